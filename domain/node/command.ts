@@ -1,0 +1,84 @@
+import type { ErrorCode } from "../errors.ts";
+import type { EpochMs, SagaWait } from "./node.ts";
+
+/** The numbers are the protocol's (proto/orrery/agent/v1). */
+export const COMMAND_TYPES = {
+  CONFIGURE: 1,
+  START: 2,
+  STOP: 3,
+  RESTART: 4,
+  INJECT_KEYS: 5,
+  RESTORE_SNAPSHOT: 6,
+  BACKUP: 7,
+  CAPTURE_KEY: 8,
+  UPGRADE: 9,
+} as const;
+export type CommandType = keyof typeof COMMAND_TYPES;
+
+export const COMMAND_STATES = [
+  "queued",
+  "sent",
+  "acknowledged",
+  "running",
+  "completed",
+  "failed",
+  "interrupted",
+  "cancelled",
+  "expired",
+] as const;
+export type CommandState = (typeof COMMAND_STATES)[number];
+
+export type CommandPayload =
+  | {
+      readonly type: "CONFIGURE";
+      readonly chain: string;
+      readonly nodeType: string;
+      readonly contentHash: string;
+      readonly profileYaml: string;
+      readonly runtimeYaml: string;
+      readonly recipeYaml: string;
+      readonly observationYaml: string;
+      readonly values: Readonly<Record<string, string>>;
+    }
+  | { readonly type: "START" }
+  | { readonly type: "STOP"; readonly graceMs: number }
+  | { readonly type: "RESTART" };
+
+export interface CommandRequest {
+  readonly commandId: string;
+  readonly payload: CommandPayload;
+  readonly ttlMs: number;
+  /** Unique within the node: the same key with the same payload answers the first command. */
+  readonly idempotencyKey: string;
+  /** Who asked: `saga:<id>` or `key:<api key id>`. */
+  readonly requestedBy: string;
+  /** Told once the command has ended. */
+  readonly notify: SagaWait | null;
+}
+
+export interface CommandProgressView {
+  readonly step: string;
+  readonly stepIndex: number;
+  readonly stepCount: number;
+  readonly done: number;
+  readonly total: number;
+  readonly at: EpochMs;
+}
+
+export interface CommandView {
+  readonly commandId: string;
+  readonly type: CommandType;
+  readonly state: CommandState;
+  readonly cancelRequested: boolean;
+  readonly stalled: boolean;
+  readonly progress: CommandProgressView | null;
+  readonly requestedBy: string;
+  readonly createdAt: EpochMs;
+  readonly expiresAt: EpochMs;
+  readonly sentAt: EpochMs | null;
+  readonly acknowledgedAt: EpochMs | null;
+  readonly endedAt: EpochMs | null;
+  readonly code: ErrorCode | null;
+  readonly message: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,43 @@
+import { cloudflareTest } from "@cloudflare/vitest-plugin";
+import { defineConfig } from "vitest/config";
+
+/**
+ * Four layers (see CONTRIBUTING): pure rules, objects and workflows in workerd, programs in Node with real peers,
+ * and the built system end to end. Soak walks have a config of their own.
+ */
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        test: {
+          name: "domain",
+          include: ["test/domain/**/*.test.ts"],
+        },
+      },
+      {
+        plugins: [cloudflareTest({ wrangler: { configPath: "./wrangler.toml" } })],
+        test: {
+          name: "workerd",
+          include: ["test/workerd/**/*.test.ts"],
+        },
+      },
+      {
+        test: {
+          name: "node",
+          include: ["test/**/*.test.ts"],
+          exclude: ["test/domain/**", "test/workerd/**", "test/e2e/**", "test/soak/**"],
+          testTimeout: 30_000,
+        },
+      },
+      {
+        test: {
+          name: "e2e",
+          include: ["test/e2e/**/*.test.ts"],
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
