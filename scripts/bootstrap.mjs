@@ -1,0 +1,75 @@
+/**
+ * Runs a command with the pinned Node.js and tools, installing them first when they are missing or stale:
+ * `node scripts/bootstrap.mjs <command> [arguments]`. Plain JavaScript without dependencies, for it runs before
+ * anything is installed and on the machine's own Node.js (20 or later).
+ */
+import { spawn } from "node:child_process";
+import { constants } from "node:os";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { withLock } from "./install-lock.mjs";
+import { installNeeded } from "./install-state.mjs";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+async function main([command, ...args]) {
+  if (command === undefined) {
+    console.error("Usage: node scripts/bootstrap.mjs <command> [arguments]");
+    return 2;
+  }
+  const installed = await ensureInstalled();
+  if (installed !== 0) return installed;
+  return run(command, args, {
+    ...process.env,
+    PATH: [join(root, "node_modules/.bin"), process.env.PATH].join(delimiter),
+    WRANGLER_SEND_METRICS: "false",
+  });
+}
+
+async function ensureInstalled() {
+  if (installNeeded(root) === null) return 0;
+  const lock = join(root, ".orrery/install.lock");
+  const onWait = () => console.error("Another command is installing the dependencies; waiting for it …");
+  return withLock(lock, { onWait }, async () => {
+    const reason = installNeeded(root);
+    if (reason === null) return 0;
+    console.error(`Installing: ${reason} (npm ci, about a minute) …`);
+    // npm's report goes to stderr, so that a command's own standard output stays clean.
+    const code = await run("npm", ["ci", "--no-audit", "--no-fund"], installEnvironment(), ["ignore", 2, 2]);
+    if (code !== 0) console.error("npm ci failed; correct what it says above and run the command again.");
+    return code;
+  });
+}
+
+/** Without the settings of an `npm run` around us: a flag meant for that command must not change the install. */
+function installEnvironment() {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^npm_(config_(omit|include|production|ignore_scripts|global|prefix)|lifecycle_|package_)/i.test(name),
+  );
+  return { ...Object.fromEntries(kept), NODE_ENV: "development" };
+}
+
+/** Runs a program to its end and answers its exit code; the signals that we get, it gets. */
+function run(command, args, env, stdio = "inherit") {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio, env });
+    const forward = (signal) => {
+      // A terminal sends Ctrl-C to the whole foreground group: the child has it already.
+      if (signal === "SIGINT" && process.stdin.isTTY) return;
+      child.kill(signal);
+    };
+    const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
+    for (const signal of signals) process.on(signal, forward);
+    const end = (code) => {
+      for (const signal of signals) process.off(signal, forward);
+      resolve(code);
+    };
+    child.on("error", (error) => {
+      console.error(`${command} cannot be started: ${error.message}`);
+      end(127);
+    });
+    child.on("exit", (code, signal) => end(code ?? 128 + constants.signals[signal]));
+  });
+}
+
+process.exitCode = await main(process.argv.slice(2));
