@@ -1,0 +1,45 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { z } from "zod";
+import { parseSettings } from "../../domain/config.ts";
+import { Hosts } from "./hosts.ts";
+import { createRunnerServer } from "./server.ts";
+
+/**
+ * The provider `local`: stands where a cloud would, for development and tests. Prints one line of JSON, `{"url": …}`,
+ * when it listens. Its hosts run on when it ends, as a cloud's do when its API is away.
+ */
+const settingsSchema = z.object({
+  "data-dir": z.string().min(1),
+  "token-file": z.string().min(1),
+  port: z.coerce.number().int().min(0).max(65_535),
+  "agent-entry": z.string().min(1),
+});
+
+const { values } = parseArgs({
+  options: {
+    "data-dir": { type: "string" },
+    "token-file": { type: "string" },
+    port: { type: "string", default: "0" },
+    "agent-entry": { type: "string", default: join(import.meta.dirname, "../../ops-agent/main.ts") },
+  },
+});
+const settings = parseSettings(settingsSchema, "The host runner's command line", values);
+const token = (await readFile(settings["token-file"], "utf8")).trim();
+const hosts = new Hosts({ dataDir: settings["data-dir"], agentEntry: settings["agent-entry"] });
+await hosts.open();
+
+const server = createRunnerServer(hosts, token);
+server.listen(settings.port, "127.0.0.1", () => {
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("The host runner has no TCP address.");
+  process.stdout.write(`${JSON.stringify({ url: `http://127.0.0.1:${address.port}` })}\n`);
+});
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.once(signal, () => {
+    server.close(() => process.exit(0));
+    server.closeAllConnections();
+  });
+}
