@@ -1,0 +1,126 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { type ProcessGroup, startProcessGroup } from "./process-group.ts";
+import { until } from "./ready.ts";
+
+const READY_MS = 15_000;
+const readyLineSchema = z.object({ url: z.url() });
+const hostSchema = z.object({
+  providerHostId: z.string(),
+  tag: z.string(),
+  status: z.enum(["starting", "running", "off"]),
+});
+const processSchema = z.object({ pid: z.number(), alive: z.boolean() });
+const processesSchema = z.object({ agent: processSchema.nullable(), chain: z.array(processSchema) });
+
+export type RunnerHost = z.output<typeof hostSchema>;
+
+/** The development host runner as its operator sees it: what a cloud's console would offer. */
+export class HostRunner {
+  readonly url: string;
+  readonly #token: string;
+
+  constructor(url: string, token: string) {
+    this.url = url;
+    this.#token = token;
+  }
+
+  async hosts(): Promise<readonly RunnerHost[]> {
+    return z.array(hostSchema).parse(await this.#send("GET", "/hosts"));
+  }
+
+  async processes(providerHostId: string): Promise<z.output<typeof processesSchema>> {
+    return processesSchema.parse(await this.#send("GET", `/hosts/${providerHostId}/processes`));
+  }
+
+  async signalAgent(providerHostId: string, signal: NodeJS.Signals): Promise<void> {
+    await this.#send("POST", `/hosts/${providerHostId}/agent/kill`, { signal });
+  }
+
+  async startAgent(providerHostId: string): Promise<void> {
+    await this.#send("POST", `/hosts/${providerHostId}/agent/start`, {});
+  }
+
+  async powerOff(providerHostId: string): Promise<void> {
+    await this.#send("POST", `/hosts/${providerHostId}/power-off`, {});
+  }
+
+  async destroy(providerHostId: string): Promise<void> {
+    await this.#send("DELETE", `/hosts/${providerHostId}`);
+  }
+
+  async #send(method: string, path: string, body?: unknown): Promise<unknown> {
+    const response = await fetch(`${this.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
+      signal: AbortSignal.timeout(30_000),
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`The host runner answered ${response.status} to ${method} ${path}: ${text}`);
+    return text === "" ? null : JSON.parse(text);
+  }
+}
+
+export interface RunningHostRunner {
+  readonly client: HostRunner;
+  readonly process: ProcessGroup;
+}
+
+/** Starts the host runner in a process group of its own and waits until it listens. */
+export async function startHostRunner(options: {
+  readonly repoDir: string;
+  readonly dataDir: string;
+  readonly port: number;
+  readonly tokenFile: string;
+  readonly logFile: string;
+}): Promise<RunningHostRunner> {
+  const group = startProcessGroup({
+    name: "host-runner",
+    command: process.execPath,
+    args: [
+      join(options.repoDir, "agent-bridge/host-runner/main.ts"),
+      "--data-dir",
+      options.dataDir,
+      "--port",
+      String(options.port),
+      "--token-file",
+      options.tokenFile,
+    ],
+    cwd: options.repoDir,
+    logFile: options.logFile,
+  });
+  const exit = group.ended.then(({ code, signal }) => {
+    throw new Error(`The host runner ended while starting (${signal ?? code}); see ${group.logFile}.`);
+  });
+  const url = `http://127.0.0.1:${options.port}`;
+  try {
+    await Promise.race([
+      exit,
+      until("the host runner to listen", async () => readyUrl(options.logFile, url), { timeoutMs: READY_MS }),
+    ]);
+  } catch (error) {
+    await group.stop();
+    throw error;
+  }
+  const token = readFileSync(options.tokenFile, "utf8").trim();
+  return { client: new HostRunner(url, token), process: group };
+}
+
+/** The runner prints one JSON line once it listens; the log holds the lines of earlier starts too. */
+function readyUrl(logFile: string, url: string): string | null {
+  for (const line of readFileSync(logFile, "utf8").split("\n")) {
+    const parsed = readyLineSchema.safeParse(parseJson(line));
+    if (parsed.success && parsed.data.url === url) return url;
+  }
+  return null;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

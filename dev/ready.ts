@@ -1,0 +1,33 @@
+/** Thrown when a condition did not come true in time; the message names what was waited for. */
+export class NotInTime extends Error {}
+
+/**
+ * Asks `attempt` again until it answers something other than null.
+ * @param what completes the sentence "waited N s for …"
+ * @throws NotInTime after `timeoutMs`; whatever `attempt` throws passes through at once.
+ */
+export async function until<T>(
+  what: string,
+  attempt: () => Promise<T | null>,
+  { timeoutMs, everyMs = 100 }: { timeoutMs: number; everyMs?: number },
+): Promise<T> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const answer = await attempt();
+    if (answer !== null) return answer;
+    if (performance.now() >= deadline) throw new NotInTime(`waited ${timeoutMs / 1000} s for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, everyMs));
+  }
+}
+
+/** The answer of an address, or null while nobody answers there with success. */
+export async function answerOf(url: string): Promise<Response | null> {
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });
+    if (response.ok) return response;
+    await response.body?.cancel();
+    return null;
+  } catch {
+    return null;
+  }
+}

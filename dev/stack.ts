@@ -1,0 +1,215 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { migrate } from "../db/migrate.ts";
+import { type CronDriver, runCron, startCronDriver } from "./cron-driver.ts";
+import { type DataDir, openDataDir } from "./data-dir.ts";
+import { type DatabaseProxy, startDatabaseProxy } from "./database-proxy.ts";
+import { startEmbeddedPostgres } from "./embedded-postgres.ts";
+import { type HostRunner, type RunningHostRunner, startHostRunner } from "./host-runner.ts";
+import { keptPort } from "./kept-ports.ts";
+import { OperatorApi } from "./operator-api.ts";
+import { developmentSecrets } from "./secrets.ts";
+import { buildWorker, type RunningWorker, startWorker, type WorkerPlace } from "./worker.ts";
+
+export interface StackOptions {
+  readonly repoDir: string;
+  readonly dataDir: string;
+  /** Rebuild the Worker when a file changes. */
+  readonly watch: boolean;
+  /** A Postgres to use instead of the embedded one. */
+  readonly databaseUrl?: string;
+  /** How often the cron trigger fires; the platform's minute unless a test wants it sooner or by hand (null). */
+  readonly cronEveryMs?: number | null;
+  /** Stands between the Worker and the host runner or agents; tests put their interposers here. */
+  readonly interpose?: Interposers;
+  /** Runs each start step; the demo shows them. */
+  readonly onStep?: <T>(label: string, work: () => Promise<T>) => Promise<T>;
+}
+
+/** Addresses that the Worker and the hosts are given in place of the real ones. */
+export interface Interposers {
+  /** In place of the host runner's address, for the Worker's own calls. */
+  hostRunnerUrl?(realUrl: string): Promise<string>;
+  /** In place of the Worker's address, for agents. */
+  publicUrl?(realUrl: string): Promise<string>;
+}
+
+export interface Stack {
+  readonly url: string;
+  readonly logsDir: string;
+  readonly databaseUrl: string;
+  readonly operatorKey: string;
+  readonly api: OperatorApi;
+  readonly hostRunner: HostRunner;
+  readonly worker: RunningWorker;
+  /** Fires the cron trigger once and waits for it. */
+  runCron(): Promise<void>;
+  /** SIGKILL to the whole of the Worker's processes. */
+  killWorker(): Promise<void>;
+  /** Starts the Worker again on the same state, address and settings. */
+  startWorker(): Promise<void>;
+  /** Ends everything, hosts' processes included; data stays. */
+  stop(): Promise<void>;
+}
+
+const CRON_MS = 60_000;
+
+/**
+ * Starts a whole deployment on this machine: Postgres, host runner, Worker, cron trigger, chains pushed.
+ * @throws with the step's cause; what had started is stopped again.
+ */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const step = options.onStep ?? ((_label, work) => work());
+  const dataDir = await openDataDir(options.dataDir);
+  const cleanUps: (() => Promise<void> | void)[] = [() => dataDir.release()];
+  const stop = once(async () => {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp();
+  });
+  try {
+    return await assemble(options, dataDir, step, cleanUps, stop);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function assemble(
+  options: StackOptions,
+  dataDir: DataDir,
+  step: NonNullable<StackOptions["onStep"]>,
+  cleanUps: (() => Promise<void> | void)[],
+  stop: () => Promise<void>,
+): Promise<Stack> {
+  const secrets = developmentSecrets(dataDir.path);
+  const database = await step("start Postgres", () => startDatabase(options, dataDir));
+  cleanUps.push(() => database.stop());
+  await step("migrate Postgres", () => migrate(database.databaseUrl));
+
+  const runner = await step("start the host runner", () => startRunner(options, dataDir, secrets.hostRunnerToken));
+  cleanUps.push(() => stopRunner(runner));
+
+  const place = await workerPlace(options, dataDir, {
+    DATABASE_URL: database.databaseUrl,
+    DATABASE_WS_PROXY: database.wsProxy,
+    MASTER_SECRET: secrets.masterSecret,
+    BOOTSTRAP_SECRET: secrets.bootstrapSecret,
+    HOST_RUNNER_TOKEN: secrets.hostRunnerToken,
+    HOST_RUNNER_URL: (await options.interpose?.hostRunnerUrl?.(runner.client.url)) ?? runner.client.url,
+    ARTIFACTS_URL: `${runner.client.url}/artifacts`,
+  });
+  if (!options.watch)
+    await step("build the Worker", async () => buildWorker(options.repoDir, join(dataDir.path, "build")));
+  let worker = await step("start the Worker", () => startWorker(place));
+  dataDir.register(worker.process);
+  cleanUps.push(() => worker.process.stop());
+
+  const operatorKey = await new OperatorApi(worker.url, secrets.bootstrapSecret).createKey("development operator", [
+    "admin",
+  ]);
+  const api = new OperatorApi(worker.url, operatorKey);
+  await step("push the chains", () => pushChains(api, options.repoDir));
+  const cron = startCron(options, worker.url);
+  cleanUps.push(() => cron?.stop());
+
+  return {
+    url: worker.url,
+    logsDir: dataDir.logsDir,
+    databaseUrl: database.databaseUrl,
+    operatorKey,
+    api,
+    hostRunner: runner.client,
+    get worker() {
+      return worker;
+    },
+    runCron: () => runCron(worker.url),
+    killWorker: () => worker.process.kill(),
+    async startWorker() {
+      worker = await startWorker(place);
+      dataDir.register(worker.process);
+    },
+    stop,
+  };
+}
+
+interface RunningDatabase {
+  readonly databaseUrl: string;
+  readonly wsProxy: string;
+  stop(): Promise<void>;
+}
+
+async function startDatabase(options: StackOptions, dataDir: DataDir): Promise<RunningDatabase> {
+  if (options.databaseUrl === undefined) return startEmbeddedPostgres({ dataDir: join(dataDir.path, "postgres") });
+  const proxy: DatabaseProxy = await startDatabaseProxy({ databaseUrl: options.databaseUrl });
+  return { databaseUrl: options.databaseUrl, ...proxy };
+}
+
+async function startRunner(options: StackOptions, dataDir: DataDir, token: string): Promise<RunningHostRunner> {
+  const tokenFile = join(dataDir.path, "host-runner.token");
+  writeFileSync(tokenFile, token, { mode: 0o600 });
+  const runner = await startHostRunner({
+    repoDir: options.repoDir,
+    dataDir: join(dataDir.path, "hosts"),
+    port: await keptPort(dataDir.path, "host-runner"),
+    tokenFile,
+    logFile: join(dataDir.logsDir, "host-runner.log"),
+  });
+  dataDir.register(runner.process);
+  return runner;
+}
+
+/** Hosts are powered off first: their processes outlive the runner as a cloud's hosts outlive its console. */
+async function stopRunner(runner: RunningHostRunner): Promise<void> {
+  for (const host of await runner.client.hosts()) await runner.client.powerOff(host.providerHostId);
+  await runner.process.stop();
+}
+
+async function workerPlace(
+  options: StackOptions,
+  dataDir: DataDir,
+  settings: Readonly<Record<string, string>>,
+): Promise<WorkerPlace> {
+  const port = await keptPort(dataDir.path, "worker");
+  const url = `http://127.0.0.1:${port}`;
+  return {
+    repoDir: options.repoDir,
+    dataDir: dataDir.path,
+    logFile: join(dataDir.logsDir, "worker.log"),
+    port,
+    settings: { ...settings, PUBLIC_URL: (await options.interpose?.publicUrl?.(url)) ?? url },
+    watch: options.watch,
+  };
+}
+
+async function pushChains(api: OperatorApi, repoDir: string): Promise<void> {
+  const root = join(repoDir, "chains");
+  for (const entry of readdirSync(root, { withFileTypes: true })) {
+    if (entry.isDirectory()) await api.pushChain(entry.name, chainFiles(join(root, entry.name)));
+  }
+}
+
+function chainFiles(dir: string): Record<string, string> {
+  const files: Record<string, string> = {};
+  for (const entry of readdirSync(dir, { withFileTypes: true, recursive: true })) {
+    if (!entry.isFile()) continue;
+    const file = join(entry.parentPath, entry.name);
+    files[relative(dir, file)] = readFileSync(file, "utf8");
+  }
+  return files;
+}
+
+function startCron(options: StackOptions, workerUrl: string): CronDriver | null {
+  if (options.cronEveryMs === null) return null;
+  return startCronDriver(
+    () => workerUrl,
+    options.cronEveryMs ?? CRON_MS,
+    (error) => console.error(`The cron trigger failed: ${error instanceof Error ? error.message : error}`),
+  );
+}
+
+function once(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | null = null;
+  return () => {
+    running ??= work();
+    return running;
+  };
+}

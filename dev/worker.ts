@@ -1,0 +1,92 @@
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { choosePort } from "../agent-bridge/host-runner/ports.ts";
+import { type ProcessGroup, startProcessGroup } from "./process-group.ts";
+import { answerOf, until } from "./ready.ts";
+
+const READY_MS = 60_000;
+
+/** Where one Worker runs and what it runs with; the same again after a restart, so that agents find it. */
+export interface WorkerPlace {
+  readonly repoDir: string;
+  readonly dataDir: string;
+  readonly logFile: string;
+  readonly port: number;
+  /** Variables and secrets by name (domain/config.ts). */
+  readonly settings: Readonly<Record<string, string>>;
+  /** Rebuild and reload when a source file changes. Off for demos and tests, which want one fixed build. */
+  readonly watch: boolean;
+}
+
+export interface RunningWorker {
+  readonly url: string;
+  readonly process: ProcessGroup;
+}
+
+/** Builds the Worker once into the data directory, as a deployment would. */
+export function buildWorker(repoDir: string, outDir: string): void {
+  const result = spawnSync("wrangler", ["deploy", "--dry-run", "--outdir", outDir], {
+    cwd: repoDir,
+    encoding: "utf8",
+    env: { ...process.env, WRANGLER_SEND_METRICS: "false" },
+  });
+  if (result.status === 0) return;
+  throw new Error(`The Worker did not build:\n${result.stdout}${result.stderr}`);
+}
+
+/** Starts workerd (by `wrangler dev`) on the place's state and waits until it answers. */
+export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
+  const envFile = join(place.dataDir, "worker.env");
+  const lines = Object.entries(place.settings).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+  writeFileSync(envFile, `${lines.join("\n")}\n`, { mode: 0o600 });
+  const script = place.watch ? [] : [join(place.dataDir, "build", "index.js"), "--no-bundle"];
+  const group = startProcessGroup({
+    name: "worker",
+    command: "wrangler",
+    args: [
+      "dev",
+      ...script,
+      "--config",
+      join(place.repoDir, "wrangler.toml"),
+      "--env-file",
+      envFile,
+      "--ip",
+      "127.0.0.1",
+      "--port",
+      String(place.port),
+      "--inspector-port",
+      String(await choosePort(new Set([place.port]), Math.random)),
+      "--persist-to",
+      join(place.dataDir, "worker"),
+      "--show-interactive-dev-session=false",
+    ],
+    cwd: place.repoDir,
+    logFile: place.logFile,
+    // Without CF_FETCH the runtime would ask the internet for request metadata; local observability costs CPU and disk.
+    env: {
+      CLOUDFLARE_CF_FETCH_ENABLED: "false",
+      X_LOCAL_OBSERVABILITY: "false",
+      WRANGLER_SEND_METRICS: "false",
+      CI: "1",
+    },
+  });
+  const url = `http://127.0.0.1:${place.port}`;
+  try {
+    await untilHealthy(url, group);
+  } catch (error) {
+    await group.stop();
+    throw error;
+  }
+  return { url, process: group };
+}
+
+async function untilHealthy(url: string, group: ProcessGroup): Promise<void> {
+  const exit = group.ended.then(({ code, signal }) => {
+    throw new Error(`The Worker ended while starting (${signal ?? code}); see ${group.logFile}.`);
+  });
+  await Promise.race([
+    exit,
+    until("the Worker to answer /healthz", () => answerOf(`${url}/healthz`), { timeoutMs: READY_MS }),
+  ]);
+}
