@@ -34,8 +34,12 @@ async function ensureInstalled() {
     const reason = installNeeded(root);
     if (reason === null) return 0;
     console.error(`Installing: ${reason} (npm ci, about a minute) …`);
-    // npm's report goes to stderr, so that a command's own standard output stays clean.
-    const code = await run("npm", ["ci", "--no-audit", "--no-fund"], installEnvironment(), ["ignore", 2, 2]);
+    // npm reports on stderr, so that a command's own output stays clean; its warnings are about the old Node.js, not ours.
+    const code = await run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], installEnvironment(), [
+      "ignore",
+      2,
+      2,
+    ]);
     if (code !== 0) console.error("npm ci failed; correct what it says above and run the command again.");
     return code;
   });
