@@ -49,12 +49,30 @@ export const DEFAULTS = {
     restartLimit: 20,
     sweepBatch: 100,
   },
+  infrastructure: {
+    /** One call to a provider's API. */
+    callTimeoutMs: 30 * SECOND,
+    /** The sweep destroys nothing at a provider that is younger than this. */
+    sweepNotYoungerMs: HOUR,
+    /** Hosts that one sweep works on, and how many of them at once. */
+    sweepBatch: 50,
+    sweepParallel: 4,
+  },
   api: {
     bodyLimitBytes: 256 * 1024,
     pageSize: 50,
     pageSizeMax: 200,
     idempotencyKeyMaxLength: 200,
     lastUsedResolutionMs: MINUTE,
+  },
+  database: {
+    connectTimeoutMs: 10 * SECOND,
+    queryTimeoutMs: 30 * SECOND,
+  },
+  /** A chain's files; the four that a CONFIGURE carries must fit one frame. */
+  chain: {
+    files: 64,
+    fileBytes: 48 * 1024,
   },
   limits: {
     stepResultBytes: 1024 * 1024,
