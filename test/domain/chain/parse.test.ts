@@ -1,0 +1,169 @@
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { chainContentHash } from "../../../domain/chain/hash.ts";
+import type { ChainIssue } from "../../../domain/chain/issues.ts";
+import { parseChainFiles, parseNodeChain } from "../../../domain/chain/parse.ts";
+import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
+
+const NAMES = ["profile.yaml", "runtime.yaml", "observation.yaml", "recipes/full.yaml"];
+const anvil = Object.fromEntries(NAMES.map((name) => [name, readFileSync(`chains/anvil/${name}`, "utf8")]));
+
+/** The chain with one text replaced in one file; the replacement must have taken place. */
+function changed(file: string, from: string, to: string): Record<string, string> {
+  const text = anvil[file] ?? "";
+  expect(text).toContain(from);
+  return { ...anvil, [file]: text.replace(from, to) };
+}
+
+function issuesOf(files: Readonly<Record<string, string>>): readonly ChainIssue[] {
+  try {
+    parseChainFiles("anvil", files);
+    return [];
+  } catch (error) {
+    if (!(error instanceof OrreryError) || error.code !== "chain_invalid") throw error;
+    const { issues } = error.details;
+    return Array.isArray(issues) ? issues : [];
+  }
+}
+
+describe("parseChainFiles", () => {
+  it("reads the chain that ships with Orrery", () => {
+    const chain = parseChainFiles("anvil", anvil);
+    expect(chain.profile.node_types.full?.providers.local?.instance_type).toBe("process");
+    expect(chain.profile.provisioning_inputs).toEqual([]);
+    expect(chain.runtime.process.stop_grace).toBe(20_000);
+    expect(chain.recipes.full?.steps.map((step) => step.type)).toEqual(["download", "write_file", "run"]);
+    expect(chain.observation?.policies).toHaveLength(2);
+  });
+
+  it("takes a chain without observation.yaml, and reads one node type alone", () => {
+    const { "observation.yaml": _, ...rest } = anvil;
+    expect(parseChainFiles("anvil", rest).observation).toBeNull();
+    expect(parseNodeChain("anvil", "full", rest).recipe.node_type).toBe("full");
+    expect(() => parseNodeChain("anvil", "archive", anvil)).toThrow(/recipes\/archive.yaml is missing/);
+  });
+
+  it("names file, path, value and reason of a wrong type", () => {
+    expect(issuesOf(changed("profile.yaml", "cpu: 1", "cpu: one"))).toEqual([
+      {
+        file: "profile.yaml",
+        path: "node_types.full.resources.cpu",
+        value: '"one"',
+        message: "is wrong: expected number, received string",
+      },
+    ]);
+  });
+
+  it("collects the issues of all files at once", () => {
+    const issues = issuesOf({
+      ...changed("profile.yaml", "exclusive_keys: false", "exclusive_keys: maybe\nsurprise: 1"),
+      "runtime.yaml": "a: [",
+      "recipes/full.yaml": "steps: []",
+      "notes.txt": "",
+    });
+    expect(new Set(issues.map(({ file }) => file))).toEqual(
+      new Set(["notes.txt", "profile.yaml", "runtime.yaml", "recipes/full.yaml"]),
+    );
+    expect(issues).toContainEqual({
+      file: "profile.yaml",
+      path: "surprise",
+      value: "1",
+      message: "is not a key that is known here",
+    });
+  });
+
+  it.each([
+    ["recipes/full.yaml", "to: bin/anvil", "to: ../anvil", "steps.0.to"],
+    ["recipes/full.yaml", "to: bin/anvil", "to: /usr/bin/anvil", "steps.0.to"],
+    ["recipes/full.yaml", "argv: [bin/anvil", "argv: [/bin/sh", "steps.2.argv.0"],
+    ["recipes/full.yaml", "path: state/README", "path: state/../../x", "steps.1.path"],
+    ["recipes/full.yaml", "type: run", "type: docker", "steps.2.type"],
+    ["recipes/full.yaml", "timeout: 30s", "timeout: 30", "steps.2.timeout"],
+    ["recipes/full.yaml", 'mode: "0755"', 'mode: "4755"', "steps.0.mode"],
+    ["recipes/full.yaml", ".Binaries.anvil.url", ".Binaries.anvl.url", "steps.0.url"],
+    ["recipes/full.yaml", "node_type: full", "node_type: archive", "node_type"],
+    ["recipes/full.yaml", "name: check that anvil runs", "name: download anvil", "steps.2.name"],
+    ["runtime.yaml", "{{ .Ports.rpc }}", "{{ .Ports.rpc", "process.args.4"],
+    ["runtime.yaml", "{{ .Ports.rpc }}", "{{ .Ports.p2p }}", "process.args.4"],
+    ["runtime.yaml", "  port: rpc", "  port: http", "node_status.port"],
+    ["runtime.yaml", "rpc: 8545", "rpc: 70000", "ports.rpc"],
+    ["runtime.yaml", "chain_profile_id: anvil", "chain_profile_id: reth", "chain_profile_id"],
+    ["profile.yaml", "chain_id: anvil", "chain_id: reth", "chain_id"],
+    ["profile.yaml", "default_region: local", "default_region: mars", "node_types.full.providers.local.default_region"],
+    [
+      "profile.yaml",
+      "default_providers: [local]",
+      "default_providers: [hetzner]",
+      "node_types.full.default_providers.0",
+    ],
+    ["profile.yaml", "linux-x64: sha256:10c1", "linux-x64: sha256:", "binaries.anvil.checksums.linux-x64"],
+    ["profile.yaml", "provisioning_inputs: []", "provisioning_inputs: []\nkeys: []", "keys"],
+    ["observation.yaml", "severity: warning", "severity: mild", "policies.0.severity"],
+  ])("%s: %s -> %s is an issue at %s", (file, from, to, path) => {
+    expect(issuesOf(changed(file, from, to)).map((issue) => `${issue.file} ${issue.path}`)).toContain(
+      `${file} ${path}`,
+    );
+  });
+
+  it("turns legacy keys into generated secrets", () => {
+    const files = changed("profile.yaml", "provisioning_inputs: []", "keys: [{ name: node_key, key_type: ed25519 }]");
+    expect(parseChainFiles("anvil", files).profile.provisioning_inputs).toEqual([
+      {
+        name: "node_key",
+        key_type: "ed25519",
+        type: "secret",
+        source: "generated",
+        required: true,
+        phase: "pre_provision",
+      },
+    ]);
+  });
+
+  it("refuses what is too large, nested too deep, an alias bomb, duplicate keys and custom tags", () => {
+    const bomb = `a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [${"*a,".repeat(40)}]\nc: [${"*b,".repeat(40)}]`;
+    for (const text of ["x".repeat(60_000), "[".repeat(20_000), bomb, "a: 1\na: 2", "a: !!js/function x", ""]) {
+      expect(issuesOf({ ...anvil, "observation.yaml": text })).not.toEqual([]);
+    }
+    const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`recipes/r${index}.yaml`, ""]));
+    expect(issuesOf(many)).toHaveLength(1);
+  });
+
+  it("answers any garbage with chain_invalid and nothing else", () => {
+    const text = fc.oneof(
+      fc.string({ maxLength: 200 }),
+      fc.json(),
+      fc.constantFrom(...Object.values(anvil)).chain((whole) => fc.nat(whole.length).map((end) => whole.slice(0, end))),
+      fc
+        .constantFrom(...Object.values(anvil))
+        .chain((whole) =>
+          fc
+            .tuple(fc.nat(whole.length), fc.string({ maxLength: 8 }))
+            .map(([at, noise]) => whole.slice(0, at) + noise + whole.slice(at)),
+        ),
+    );
+    const files = fc.dictionary(fc.constantFrom(...NAMES), text, { maxKeys: NAMES.length });
+    fc.assert(
+      fc.property(files, (garbage) => {
+        let code: string | null = "chain_invalid";
+        try {
+          parseChainFiles("anvil", { ...anvil, ...garbage });
+        } catch (error) {
+          code = errorCodeOf(error);
+        }
+        expect(code).toBe("chain_invalid");
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe("chainContentHash", () => {
+  it("depends on names and texts, not on their order", async () => {
+    const hash = await chainContentHash(anvil);
+    expect(hash).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect(await chainContentHash(Object.fromEntries(Object.entries(anvil).reverse()))).toBe(hash);
+    expect(await chainContentHash({ ...anvil, "runtime.yaml": "" })).not.toBe(hash);
+    expect(await chainContentHash({ a: "b" })).not.toBe(await chainContentHash({ b: "a" }));
+  });
+});
