@@ -1,5 +1,6 @@
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
+import { TEST_SECRETS } from "./test/workerd/bindings.ts";
 
 /**
  * Four layers (see CONTRIBUTING): pure rules, objects and workflows in workerd, programs in Node with real peers,
@@ -15,9 +16,21 @@ export default defineConfig({
         },
       },
       {
-        plugins: [cloudflareTest({ wrangler: { configPath: "./wrangler.toml" } })],
+        plugins: [
+          cloudflareTest(({ inject }) => ({
+            wrangler: { configPath: "./wrangler.toml" },
+            miniflare: {
+              bindings: {
+                ...TEST_SECRETS,
+                DATABASE_URL: inject("databaseUrl"),
+                DATABASE_WS_PROXY: inject("databaseWsProxy"),
+              },
+            },
+          })),
+        ],
         test: {
           name: "workerd",
+          globalSetup: ["test/postgres-set-up.ts"],
           include: ["test/workerd/**/*.test.ts"],
         },
       },
