@@ -3,10 +3,9 @@
  * `node scripts/bootstrap.mjs <command> [arguments]`. Plain JavaScript without dependencies, for it runs before
  * anything is installed and on the machine's own Node.js (20 or later).
  */
-import { spawn } from "node:child_process";
-import { constants } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { runAttached } from "./attached.mjs";
 import { withLock } from "./install-lock.mjs";
 import { installNeeded } from "./install-state.mjs";
 
@@ -19,11 +18,12 @@ async function main([command, ...args]) {
   }
   const installed = await ensureInstalled();
   if (installed !== 0) return installed;
-  return run(command, args, {
+  const env = {
     ...process.env,
     PATH: [join(root, "node_modules/.bin"), process.env.PATH].join(delimiter),
     WRANGLER_SEND_METRICS: "false",
-  });
+  };
+  return runAttached(command, args, { env });
 }
 
 async function ensureInstalled() {
@@ -34,12 +34,9 @@ async function ensureInstalled() {
     const reason = installNeeded(root);
     if (reason === null) return 0;
     console.error(`Installing: ${reason} (npm ci, about a minute) …`);
-    // npm reports on stderr, so that a command's own output stays clean; its warnings are about the old Node.js, not ours.
-    const code = await run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], installEnvironment(), [
-      "ignore",
-      2,
-      2,
-    ]);
+    // npm reports on stderr, so that the command's own output stays clean; its warnings are about the old Node.js.
+    const options = { cwd: root, env: installEnvironment(), stdio: ["ignore", 2, 2] };
+    const code = await runAttached("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], options);
     if (code !== 0) console.error("npm ci failed; correct what it says above and run the command again.");
     return code;
   });
@@ -51,29 +48,6 @@ function installEnvironment() {
     ([name]) => !/^npm_(config_(omit|include|production|ignore_scripts|global|prefix)|lifecycle_|package_)/i.test(name),
   );
   return { ...Object.fromEntries(kept), NODE_ENV: "development" };
-}
-
-/** Runs a program to its end and answers its exit code; the signals that we get, it gets. */
-function run(command, args, env, stdio = "inherit") {
-  return new Promise((resolve) => {
-    const child = spawn(command, args, { stdio, env });
-    const forward = (signal) => {
-      // A terminal sends Ctrl-C to the whole foreground group: the child has it already.
-      if (signal === "SIGINT" && process.stdin.isTTY) return;
-      child.kill(signal);
-    };
-    const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
-    for (const signal of signals) process.on(signal, forward);
-    const end = (code) => {
-      for (const signal of signals) process.off(signal, forward);
-      resolve(code);
-    };
-    child.on("error", (error) => {
-      console.error(`${command} cannot be started: ${error.message}`);
-      end(127);
-    });
-    child.on("exit", (code, signal) => end(code ?? 128 + constants.signals[signal]));
-  });
 }
 
 process.exitCode = await main(process.argv.slice(2));

@@ -49,7 +49,7 @@ const FOLDERS: Readonly<Record<string, FolderRule>> = {
   scripts: { imports: [...PRODUCT, "dev"] },
   test: { imports: [...PRODUCT, ...OUTSIDE_PRODUCT, ""] },
   // Configuration files at the root.
-  "": { imports: [] },
+  "": { imports: ["test"] },
 };
 
 /** Folders whose code runs inside workerd; nobody else can import the runtime's modules. */

@@ -19,7 +19,7 @@ let project: string;
 beforeEach(async () => {
   project = await mkdtemp(join(tmpdir(), "orrery-bootstrap-"));
   await mkdir(join(project, "scripts"));
-  for (const file of ["bootstrap.mjs", "install-lock.mjs", "install-state.mjs"]) {
+  for (const file of ["attached.mjs", "bootstrap.mjs", "install-lock.mjs", "install-state.mjs"]) {
     await cp(join(repository, "scripts", file), join(project, "scripts", file));
   }
   const dependencies = { thing: "1.0.0" };
