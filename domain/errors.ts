@@ -122,6 +122,10 @@ export const ERRORS = {
     status: 504,
     advice: "The host was created but its agent did not connect in time; look at the host's console.",
   },
+  inputs_unsupported: {
+    status: 422,
+    advice: "Choose a chain that declares no keys and no required inputs; this version cannot provide them.",
+  },
   provider_error: {
     status: 502,
     advice: "The infrastructure provider refused or failed; look at the message, then try again.",

@@ -1,0 +1,42 @@
+/** Ids of sagas and tags of hosts: made from what they are about, so that asking twice finds the first. */
+
+export const SAGA_WORKFLOWS = ["provision-node", "terminate-node"] as const;
+export type SagaWorkflow = (typeof SAGA_WORKFLOWS)[number];
+
+/** The workflow instance's id and the `sagas` row's (DESIGN section 6). */
+export function sagaId(workflow: SagaWorkflow, nodeId: string): string {
+  return workflow === "provision-node" ? `provision-${nodeId}` : `terminate-node-${nodeId}`;
+}
+
+export function isSagaWorkflow(name: string): name is SagaWorkflow {
+  return SAGA_WORKFLOWS.some((workflow) => workflow === name);
+}
+
+/** The generation of a node's first host; a migration's new host has the next. */
+export const FIRST_GENERATION = 1;
+
+const HOST_TAG = /^orrery-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-g([1-9][0-9]{0,8})$/;
+
+/** The tag that a node's host carries at its provider. */
+export function hostTag(nodeId: string, generation: number): string {
+  return `orrery-${nodeId}-g${generation}`;
+}
+
+/** Whose host a tag names; null for what is not ours. */
+export function parseHostTag(tag: string): { readonly nodeId: string; readonly generation: number } | null {
+  const [, nodeId, generation] = HOST_TAG.exec(tag) ?? [];
+  return nodeId === undefined || generation === undefined ? null : { nodeId, generation: Number(generation) };
+}
+
+/** The event by which a node's object says that an agent of this generation has its first session. */
+export function agentReadyEvent(generation: number): string {
+  return `agent-ready-${generation}`;
+}
+
+/** The event by which a node's object says that a command has ended. */
+export function commandEndedEvent(commandId: string): string {
+  return `command-${commandId}`;
+}
+
+/** The event by which a saga that unwound tells the one that took over. */
+export const SAGA_ENDED_EVENT = "other-saga-ended";
