@@ -40,7 +40,7 @@ export const apiKeys = pgTable(
     revokedAt: instant("revoked_at"),
     lastUsedAt: instant("last_used_at"),
   },
-  (table) => [index("api_keys_tenant_idx").on(table.tenant)],
+  (table) => [index("api_keys_tenant_created_idx").on(table.tenant, table.createdAt, table.id)],
 );
 
 /** The bootstrap secret works once: its hash is kept when it has been used. */
@@ -95,10 +95,18 @@ export const subscriptions = pgTable(
     instanceType: text("instance_type").notNull(),
     /** pending_payment | active | expiring | terminated */
     status: text("status").notNull(),
+    /** How long one payment lasts. */
+    durationDays: integer("duration_days").notNull().default(30),
     createdAt: instant("created_at").notNull(),
     expiresAt: instant("expires_at"),
   },
-  (table) => [index("subscriptions_tenant_created_idx").on(table.tenant, table.createdAt, table.id)],
+  (table) => [
+    index("subscriptions_tenant_created_idx").on(table.tenant, table.createdAt, table.id),
+    // Asking twice for the same unpaid subscription answers the one that is there.
+    uniqueIndex("subscriptions_pending_idx")
+      .on(table.tenant, table.userId, table.chain, table.nodeType, table.durationDays)
+      .where(sql`status = 'pending_payment' and user_id is not null`),
+  ],
 );
 
 /** A copy of each NodeObject's truth, guarded by (incarnation, state_version), and the consumer's cursor into its outbox. */
@@ -155,8 +163,13 @@ export const nodeEvents = pgTable(
     kind: text("kind").notNull(),
     body: jsonb("body").notNull(),
     occurredAt: instant("occurred_at").notNull(),
+    /** When the consumer committed it; the difference is the outbox's lag. */
+    recordedAt: instant("recorded_at").notNull().defaultNow(),
   },
-  (table) => [uniqueIndex("node_events_order_idx").on(table.nodeId, table.incarnation, table.position)],
+  (table) => [
+    uniqueIndex("node_events_order_idx").on(table.nodeId, table.incarnation, table.position),
+    index("node_events_recorded_idx").on(table.recordedAt),
+  ],
 );
 
 /** Which sagas should be running, and how they ended. The id is the workflow instance's. */

@@ -63,6 +63,8 @@ export const DEFAULTS = {
     pageSize: 50,
     pageSizeMax: 200,
     idempotencyKeyMaxLength: 200,
+    /** How long a duplicate waits for the first request with its key. */
+    idempotencyWaitMs: 10 * SECOND,
     lastUsedResolutionMs: MINUTE,
   },
   database: {
