@@ -1,0 +1,177 @@
+import { createServer } from "node:http";
+import { fromBinary } from "@bufbuild/protobuf";
+import { type RawData, WebSocket, WebSocketServer } from "ws";
+import { AgentMessageSchema, type CommandType, ControlMessageSchema } from "../proto/gen/orrery/agent/v1/gateway_pb.js";
+
+/**
+ * Stands between agents and the edge, sees each frame, and lets a test act when one passes, or cut the line:
+ * `pause` holds every frame while the connections stay up (a silent cut), `drop` closes them.
+ */
+export interface SessionInterposer {
+  readonly url: string;
+  /** Acts once, at the first frame that matches: instead of delivering it, or after it was delivered. */
+  once(rule: FrameRule): Promise<void>;
+  /** Frames by kind since the start; `ping` and `pong` included. */
+  readonly seen: readonly SeenFrame[];
+  pause(): void;
+  resume(): void;
+  drop(): void;
+  stop(): Promise<void>;
+}
+
+export type Direction = "up" | "down";
+
+export interface SeenFrame {
+  readonly direction: Direction;
+  /** The name of the message in its envelope, for example `command` or `commandCompleted`, or `ping` and `pong`. */
+  readonly kind: string;
+  /** The command that it is about, where it is about one, and that command's type. */
+  readonly commandId: string | null;
+  readonly commandType: CommandType | null;
+  readonly path: string;
+}
+
+export interface FrameRule {
+  matches(frame: SeenFrame): boolean;
+  readonly boundary: "instead" | "after";
+  act(): Promise<void>;
+}
+
+interface ArmedRule {
+  readonly rule: FrameRule;
+  settle(result: Promise<void>): void;
+}
+
+export async function startSessionInterposer(targetUrl: string): Promise<SessionInterposer> {
+  const armed: ArmedRule[] = [];
+  const seen: SeenFrame[] = [];
+  const pairs = new Set<{ readonly agent: WebSocket; readonly edge: WebSocket }>();
+  const held: (() => void)[] = [];
+  const typeOfCommand = new Map<string, CommandType>();
+  let paused = false;
+
+  function pass(direction: Direction, path: string, data: RawData, isBinary: boolean, deliver: () => void): void {
+    if (paused) {
+      held.push(() => pass(direction, path, data, isBinary, deliver));
+      return;
+    }
+    const frame = describe(direction, path, data, isBinary, typeOfCommand);
+    seen.push(frame);
+    const index = armed.findIndex(({ rule }) => rule.matches(frame));
+    const hit = index === -1 ? undefined : armed.splice(index, 1)[0];
+    if (hit?.rule.boundary !== "instead") deliver();
+    if (hit !== undefined) hit.settle(hit.rule.act());
+  }
+
+  const server = createServer((_request, response) => response.writeHead(426).end());
+  const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+  server.on("upgrade", (request, socket, head) => {
+    const path = request.url ?? "/";
+    const { authorization, "orrery-generation": generation } = request.headers;
+    const edge = new WebSocket(`${targetUrl.replace(/^http/, "ws")}${path}`, {
+      headers: {
+        ...(authorization === undefined ? {} : { authorization }),
+        ...(typeof generation === "string" ? { "orrery-generation": generation } : {}),
+      },
+      perMessageDeflate: false,
+    });
+    edge.once("unexpected-response", (_request, response) => {
+      socket.end(`HTTP/1.1 ${response.statusCode} ${response.statusMessage}\r\nConnection: close\r\n\r\n`);
+    });
+    edge.on("error", () => socket.destroy());
+    edge.once("open", () => {
+      sockets.handleUpgrade(request, socket, head, (agent) => {
+        const pair = { agent, edge };
+        pairs.add(pair);
+        agent.on("message", (data, isBinary) => pass("up", path, data, isBinary, () => send(edge, data, isBinary)));
+        edge.on("message", (data, isBinary) => pass("down", path, data, isBinary, () => send(agent, data, isBinary)));
+        const end = () => {
+          pairs.delete(pair);
+          agent.terminate();
+          edge.terminate();
+        };
+        for (const side of [agent, edge]) side.on("close", end).on("error", end);
+      });
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("The interposer has no port.");
+
+  const dropAll = () => {
+    for (const { agent, edge } of pairs) {
+      agent.terminate();
+      edge.terminate();
+    }
+  };
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    seen,
+    once(rule) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      armed.push({ rule, settle: resolve });
+      return promise;
+    },
+    pause() {
+      paused = true;
+    },
+    resume() {
+      paused = false;
+      for (const release of held.splice(0)) release();
+    },
+    drop: dropAll,
+    async stop() {
+      dropAll();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function send(socket: WebSocket, data: RawData, isBinary: boolean): void {
+  if (socket.readyState === WebSocket.OPEN) socket.send(toBuffer(data), { binary: isBinary });
+}
+
+function describe(
+  direction: Direction,
+  path: string,
+  data: RawData,
+  isBinary: boolean,
+  typeOfCommand: Map<string, CommandType>,
+): SeenFrame {
+  const buffer = toBuffer(data);
+  if (!isBinary) return { direction, path, kind: buffer.toString("utf8"), commandId: null, commandType: null };
+  const commandId = direction === "up" ? agentCommandId(buffer) : controlCommandId(buffer, typeOfCommand);
+  const { body } = fromBinary(direction === "up" ? AgentMessageSchema : ControlMessageSchema, buffer);
+  const commandType = commandId === null ? null : (typeOfCommand.get(commandId) ?? null);
+  return { direction, path, kind: body.case ?? "none", commandId, commandType };
+}
+
+function agentCommandId(frame: Uint8Array): string | null {
+  const { body } = fromBinary(AgentMessageSchema, frame);
+  switch (body.case) {
+    case "commandAcknowledged":
+    case "commandProgress":
+    case "commandCompleted":
+    case "commandFailed":
+      return body.value.commandId;
+    default:
+      return null;
+  }
+}
+
+function controlCommandId(frame: Uint8Array, typeOfCommand: Map<string, CommandType>): string | null {
+  const { body } = fromBinary(ControlMessageSchema, frame);
+  if (body.case === "cancelCommand") return body.value.commandId;
+  if (body.case !== "command") return null;
+  typeOfCommand.set(body.value.id, body.value.type);
+  return body.value.id;
+}
+
+function toBuffer(data: RawData): Buffer {
+  if (Array.isArray(data)) return Buffer.concat(data);
+  return Buffer.isBuffer(data) ? data : Buffer.from(data);
+}
