@@ -1,0 +1,80 @@
+import { readFile } from "node:fs/promises";
+import type { Command } from "commander";
+import { apiKeySchema, createdApiKeySchema, listOf } from "../answers.ts";
+import { ApiClient } from "../api.ts";
+import { parseDuration } from "../duration.ts";
+import { UsageFailure } from "../failure.ts";
+import { record, table, time } from "../print.ts";
+import { type Session, sessionOf } from "../session.ts";
+import { readUrl } from "../settings.ts";
+
+interface CreateKeyOptions {
+  readonly name: string;
+  readonly scope: readonly string[];
+  readonly expiresIn?: number;
+  readonly bootstrapSecretFile?: string;
+  readonly url?: string;
+}
+
+export function addAdmin(program: Command): void {
+  const admin = program.command("admin").description("Act as the deployment's operator");
+
+  admin
+    .command("create-key")
+    .description("Mint an API key; the first one with the deployment's bootstrap secret")
+    .requiredOption("--name <name>", "what the key is for")
+    .requiredOption("--scope <scope...>", "what it may do, such as admin or nodes:read")
+    .option("--expires-in <duration>", "how long it is valid, such as 30d (default: for ever)", parseDuration)
+    .option("--bootstrap-secret-file <file>", "file with the bootstrap secret (or set ORRERY_BOOTSTRAP_SECRET)")
+    .option("--url <url>", "the deployment's address, when you are not logged in")
+    .action((options: CreateKeyOptions, command: Command) => createKey(options, sessionOf(command)));
+
+  admin
+    .command("keys")
+    .description("List the API keys")
+    .action((_options: unknown, command: Command) => listKeys(sessionOf(command)));
+}
+
+async function createKey(options: CreateKeyOptions, session: Session): Promise<void> {
+  const secret = await bootstrapSecret(options.bootstrapSecretFile);
+  const api = secret === null ? await session.api() : new ApiClient(await readUrl(options.url, process.env), secret);
+  const expiry =
+    options.expiresIn === undefined ? {} : { expires_at: new Date(Date.now() + options.expiresIn).toISOString() };
+  const body = { name: options.name, scopes: options.scope, ...expiry };
+  const created = await api.post("/admin/api-keys", createdApiKeySchema, body);
+  session.result(created, () =>
+    record({
+      id: created.id,
+      name: created.name,
+      scopes: created.scopes.join(" "),
+      expires: created.expires_at,
+      key: created.key,
+    }),
+  );
+  session.remark("The key is shown this once. Keep it with: orrery login --url <url> --key <key>");
+}
+
+async function bootstrapSecret(file: string | undefined): Promise<string | null> {
+  if (file === undefined) return process.env.ORRERY_BOOTSTRAP_SECRET || null;
+  const text = await readFile(file, "utf8").catch((error: Error) => {
+    throw new UsageFailure(`The bootstrap secret cannot be read: ${error.message}.`);
+  });
+  return text.trim();
+}
+
+async function listKeys(session: Session): Promise<void> {
+  const api = await session.api();
+  const keys = await api.get("/admin/api-keys", listOf(apiKeySchema));
+  session.result(keys, () =>
+    table(
+      {
+        ID: (key) => key.id,
+        NAME: (key) => key.name,
+        SCOPES: (key) => key.scopes.join(" "),
+        CREATED: (key) => time(key.created_at),
+        EXPIRES: (key) => (key.expires_at === null ? "never" : time(key.expires_at)),
+      },
+      keys.items,
+    ),
+  );
+}
