@@ -4,7 +4,7 @@ import type { SagaWorkflow } from "../domain/saga/ids.ts";
 import type { SagaEnd } from "../domain/saga/repair.ts";
 import type { SagaStepName } from "../domain/saga/steps.ts";
 import type { Executor } from "./client.ts";
-import { sagaSteps, sagas } from "./schema.ts";
+import { nodes, sagaSteps, sagas, subscriptions } from "./schema.ts";
 
 export type SagaRow = typeof sagas.$inferSelect;
 export type SagaStepRow = typeof sagaSteps.$inferSelect;
@@ -78,13 +78,13 @@ export interface StepMark {
 }
 
 /** A step begins, or is tried once more: its first start stays. */
-export async function startStep(db: Executor, step: StepMark, now: Date): Promise<void> {
+export async function startStep(db: Executor, step: StepMark, attempt: number, now: Date): Promise<void> {
   await db
     .insert(sagaSteps)
-    .values({ ...step, status: "running", startedAt: now })
+    .values({ ...step, status: "running", attempts: attempt, startedAt: now })
     .onConflictDoUpdate({
       target: [sagaSteps.sagaId, sagaSteps.name],
-      set: { status: "running", attempts: sql`${sagaSteps.attempts} + 1`, endedAt: null },
+      set: { status: "running", attempts: sql`greatest(${sagaSteps.attempts}, ${attempt})`, endedAt: null },
     });
   await db.update(sagas).set({ step: step.name, updatedAt: now }).where(eq(sagas.id, step.sagaId));
 }
@@ -158,4 +158,19 @@ export async function countRestart(db: Executor, id: string, now: Date): Promise
     .where(and(eq(sagas.id, id), eq(sagas.status, "running")))
     .returning({ id: sagas.id });
   return counted.length > 0;
+}
+
+export interface SagaNode {
+  readonly node: typeof nodes.$inferSelect;
+  readonly instanceType: string;
+}
+
+/** A node with what its subscription says of its host. */
+export async function findNodeForSaga(db: Executor, tenant: string, nodeId: string): Promise<SagaNode | null> {
+  const [row] = await db
+    .select({ node: nodes, instanceType: subscriptions.instanceType })
+    .from(nodes)
+    .innerJoin(subscriptions, eq(subscriptions.id, nodes.subscriptionId))
+    .where(and(eq(nodes.tenant, tenant), eq(nodes.id, nodeId)));
+  return row ?? null;
 }

@@ -34,6 +34,8 @@ export const DEFAULTS = {
     reconnectMaxMs: 30 * SECOND,
     maxFrameBytes: 256 * 1024,
     protocolVersion: 1,
+    /** A connection that has not said Hello by then is closed. */
+    helloMs: 10 * SECOND,
     probeMs: 2 * SECOND,
   },
   node: {
@@ -42,18 +44,35 @@ export const DEFAULTS = {
     /** A derived or stored timer counts as overdue to the sweep after this long. */
     overdueMs: MINUTE,
     outboxBatch: 200,
+    /** An outbox that stays unread this long pokes its reader again. */
+    outboxPatienceMs: 30 * SECOND,
+    /** A refused agent is recorded at most this often. */
+    refusalNoticeMs: MINUTE,
   },
   saga: {
     sweepMs: MINUTE,
     /** A saga row whose instance errored is restarted at most this often. */
     restartLimit: 20,
     sweepBatch: 100,
+    sweepParallel: 4,
+    /** A step's retries: `delay` doubles. The last step of a saga, without which it leaves something behind, tries longer. */
+    step: { limit: 5, delayMs: SECOND, timeoutMs: 2 * MINUTE },
+    criticalStep: { limit: 12, delayMs: SECOND, timeoutMs: 2 * MINUTE },
+    /** A wait for an event is cut into rounds, and the truth is read again after each. */
+    waitRoundMs: 15 * MINUTE,
+    /** How long a terminate waits for the node's other saga to unwind, and how often it looks. */
+    otherSagaWaitMs: HOUR,
+    otherSagaRoundMs: 30 * SECOND,
+    /** How long a terminate waits for the chain node to stop in good order. */
+    stopWaitMs: 2 * MINUTE,
   },
   infrastructure: {
     /** One call to a provider's API. */
     callTimeoutMs: 30 * SECOND,
     /** The sweep destroys nothing at a provider that is younger than this. */
     sweepNotYoungerMs: HOUR,
+    /** A create whose answer was lost may still finish; until then its tag is looked for. */
+    createSettleMs: 15 * MINUTE,
     /** Hosts that one sweep works on, and how many of them at once. */
     sweepBatch: 50,
     sweepParallel: 4,
@@ -66,6 +85,9 @@ export const DEFAULTS = {
     /** How long a duplicate waits for the first request with its key. */
     idempotencyWaitMs: 10 * SECOND,
     lastUsedResolutionMs: MINUTE,
+  },
+  subscription: {
+    durationDays: 30,
   },
   database: {
     connectTimeoutMs: 10 * SECOND,

@@ -143,6 +143,10 @@ export const ERRORS = {
   database_unavailable: { status: 503, advice: "Postgres does not answer; try again, and check /readyz." },
   limit_exceeded: { status: 500, advice: "A value is larger than the platform's limit named in the message." },
   schema_ahead: { status: 500, advice: "The stored schema is newer than this version; deploy the newer version." },
+  schema_conflict: {
+    status: 500,
+    advice: "The stored schema has another history than this version's; deploy the version that wrote it.",
+  },
   internal: { status: 500, advice: "Try again; if it stays, give the correlation id to the operator." },
 } as const satisfies Record<string, ErrorDefinition>;
 

@@ -1,11 +1,7 @@
-import { DurableObject, WorkflowEntrypoint } from "cloudflare:workers";
-export class NodeObject extends DurableObject {}
-export class ProvisionNode extends WorkflowEntrypoint {
-  async run() {}
-}
-export class TerminateNode extends WorkflowEntrypoint {
-  async run() {}
-}
+export { NodeObject } from "../durable-objects/node/object.ts";
+
+export { ProvisionNode } from "./workflows/provision-node.ts";
+export { TerminateNode } from "./workflows/terminate-node.ts";
 export default {
   fetch() {
     return new Response("x");

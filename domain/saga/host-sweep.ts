@@ -36,3 +36,19 @@ export function orphanHosts(
     unknown: ours.filter((host) => ownerOf(host) === undefined),
   };
 }
+
+/** A host's row as the rule needs it: `markedAt` is when it was marked for destruction. */
+export interface DestroyingHost {
+  readonly providerHostId: string | null;
+  readonly adopted: boolean;
+  readonly markedAt: EpochMs;
+}
+
+/**
+ * Whether "the provider has no host with this tag" is final. Where an answer of a create was lost, the create may
+ * still finish and put a host there, so the row is kept and its tag looked for until that cannot be any more.
+ */
+export function isCreateSettled(host: DestroyingHost, now: EpochMs, settleMs: number): boolean {
+  const everyAnswerArrived = host.providerHostId !== null && !host.adopted;
+  return everyAnswerArrived || now - host.markedAt >= settleMs;
+}

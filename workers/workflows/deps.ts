@@ -1,0 +1,46 @@
+import { type Database, withDatabase } from "../../db/client.ts";
+import { type Config, parseConfig } from "../../domain/config.ts";
+import { type SagaWorkflow, sagaId } from "../../domain/saga/ids.ts";
+import type { NodeContract } from "../../durable-objects/node/contract.ts";
+import { callNode } from "../../durable-objects/shared/stubs.ts";
+import type { InfrastructureProvider } from "../../integrations/infrastructure/provider.ts";
+import { providerByName } from "../../integrations/infrastructure/registry.ts";
+import { readChainFiles } from "../chain-files.ts";
+import { instanceStatus, sendEventIfRunning } from "./engine.ts";
+
+/** Which run of which saga an activity works for. */
+export interface SagaRef {
+  readonly id: string;
+  readonly workflow: SagaWorkflow;
+  readonly nodeId: string;
+}
+
+/** All that activities reach of the world. */
+export interface SagaDeps {
+  readonly config: Config;
+  database<T>(work: (db: Database) => Promise<T>): Promise<T>;
+  node<T>(nodeId: string, call: (node: NodeContract) => Promise<T>): Promise<T>;
+  provider(name: string): InfrastructureProvider;
+  chainFiles(chain: string, contentHash: string): Promise<Readonly<Record<string, string>>>;
+  /** Wakes another saga of the node, if it waits. */
+  wake(workflow: SagaWorkflow, nodeId: string, eventType: string): Promise<void>;
+  /** Looks at a saga's instance, which wakes one that sleeps since the runtime was killed. */
+  touch(workflow: SagaWorkflow, id: string): Promise<void>;
+  now(): number;
+}
+
+export function sagaDeps(env: Env): SagaDeps {
+  const config = parseConfig(env);
+  return {
+    config,
+    database: (work) => withDatabase(config, work),
+    node: (nodeId, call) => callNode(env, nodeId, call),
+    provider: (name) => providerByName(name, config),
+    chainFiles: (chain, contentHash) => readChainFiles(env.CHAINS, config.TENANT, chain, contentHash),
+    wake: (workflow, nodeId, eventType) => sendEventIfRunning(env, workflow, sagaId(workflow, nodeId), eventType),
+    touch: async (workflow, id) => {
+      await instanceStatus(env, workflow, id);
+    },
+    now: () => Date.now(),
+  };
+}
