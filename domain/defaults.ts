@@ -44,6 +44,9 @@ export const DEFAULTS = {
     /** A derived or stored timer counts as overdue to the sweep after this long. */
     overdueMs: MINUTE,
     outboxBatch: 200,
+    /** Nodes that one sweep touches for each reason, and how many of them at once. */
+    touchBatch: 200,
+    touchParallel: 6,
     /** An outbox that stays unread this long pokes its reader again. */
     outboxPatienceMs: 30 * SECOND,
     /** A refused agent is recorded at most this often. */

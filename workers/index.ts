@@ -6,4 +6,10 @@ export default {
   fetch() {
     return new Response("x");
   },
-} satisfies ExportedHandler;
+  queue(batch, env) {
+    return handleQueue(batch, env);
+  },
+  scheduled(controller, env) {
+    return handleScheduled(controller.scheduledTime, env);
+  },
+} satisfies ExportedHandler<Env>;
