@@ -15,13 +15,15 @@ export const apiKeySchema = z.looseObject({
   scopes: z.array(z.string()),
   created_at: z.string(),
   expires_at: z.string().nullable(),
+  last_used_at: z.string().nullable(),
 });
-/** The key itself is shown once, in the answer to its creation. */
-export const createdApiKeySchema = apiKeySchema.extend({ key: z.string() });
+/** The key itself is in the first answer to its creation only. */
+export const createdApiKeySchema = apiKeySchema.extend({ key: z.string().nullable() });
 
 export const chainSchema = z.looseObject({
   id: z.string(),
   display_name: z.string(),
+  node_types: z.array(z.looseObject({ name: z.string() })),
   content_hash: z.string(),
   pushed_at: z.string(),
 });

@@ -1,4 +1,5 @@
 import { glob, readFile } from "node:fs/promises";
+import { bundleProblem } from "./bundle.ts";
 import { GENERATED } from "./generated.ts";
 import { checkFile } from "./import-rules.ts";
 import { run } from "./run.ts";
@@ -26,6 +27,7 @@ const CHECKS: readonly Check[] = [
   { name: "import rules", find: brokenImportRules },
   { name: "unused code", find: program("knip", "--no-progress", "--treat-config-hints-as-errors") },
   { name: "protocol lint", find: program("buf", "lint") },
+  { name: "Worker bundle", find: bundleProblem },
   ...GENERATED.map(({ name, staleness }) => ({ name: `generated: ${name}`, find: staleness })),
 ];
 

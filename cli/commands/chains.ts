@@ -4,16 +4,16 @@ import { parseChainFiles } from "../../domain/chain/parse.ts";
 import { chainSchema, listOf } from "../answers.ts";
 import { type ChainFiles, readChainFiles } from "../chain-files.ts";
 import { Failure } from "../failure.ts";
-import { record, table, time } from "../print.ts";
+import { addPaging, type Paging, readPages, showPage } from "../paging.ts";
+import { record, time } from "../print.ts";
 import { type Session, sessionOf } from "../session.ts";
 
 export function addChains(program: Command): void {
   const chains = program.command("chains").description("The chains that nodes can be of");
 
-  chains
-    .command("list")
+  addPaging(chains.command("list"))
     .description("List the chains that were pushed")
-    .action((_options: unknown, command: Command) => list(sessionOf(command)));
+    .action((options: Paging, command: Command) => list(options, sessionOf(command)));
 
   chains
     .command("validate")
@@ -28,20 +28,15 @@ export function addChains(program: Command): void {
     .action((dir: string, _options: unknown, command: Command) => push(dir, sessionOf(command)));
 }
 
-async function list(session: Session): Promise<void> {
-  const api = await session.api();
-  const chains = await api.get("/chains", listOf(chainSchema));
-  session.result(chains, () =>
-    table(
-      {
-        CHAIN: (chain) => chain.id,
-        NAME: (chain) => chain.display_name,
-        PUSHED: (chain) => time(chain.pushed_at),
-        VERSION: (chain) => chain.content_hash,
-      },
-      chains.items,
-    ),
-  );
+async function list(paging: Paging, session: Session): Promise<void> {
+  const page = await readPages(await session.api(), "/chains", listOf(chainSchema), paging);
+  showPage(session, page, {
+    CHAIN: (chain) => chain.id,
+    NAME: (chain) => chain.display_name,
+    TYPES: (chain) => chain.node_types.map(({ name }) => name).join(" "),
+    PUSHED: (chain) => time(chain.pushed_at),
+    VERSION: (chain) => chain.content_hash,
+  });
 }
 
 async function validate(dir: string, session: Session): Promise<void> {

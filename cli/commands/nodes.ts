@@ -1,8 +1,9 @@
 import { type Command, Option } from "commander";
-import { commandSchema, eventSchema, listOf, type NodeAnswer, nodeSchema, subscriptionSchema } from "../answers.ts";
+import { commandSchema, eventSchema, listOf, type NodeAnswer, nodeSchema } from "../answers.ts";
 import type { ApiClient } from "../api.ts";
 import { parseDuration } from "../duration.ts";
 import { UsageFailure } from "../failure.ts";
+import { addPlacement, createSubscription, type SubscriptionWish } from "../new-subscription.ts";
 import { addPaging, type Paging, readPages, showPage } from "../paging.ts";
 import { record, table, time } from "../print.ts";
 import { followSaga, readSagas, stepLine } from "../saga-view.ts";
@@ -17,9 +18,7 @@ interface WaitOptions {
   readonly timeout: number;
 }
 
-interface CreateOptions extends WaitOptions {
-  readonly chain?: string;
-  readonly nodeType?: string;
+interface CreateOptions extends WaitOptions, Partial<SubscriptionWish> {
   readonly subscription?: string;
 }
 
@@ -31,7 +30,7 @@ interface ListOptions extends Paging {
 export function addNodes(program: Command): void {
   const nodes = program.command("nodes").description("Managed nodes");
 
-  addWait(nodes.command("create"))
+  addWait(addPlacement(nodes.command("create")))
     .description("Provision a node for a subscription; an operator may have the subscription made with it")
     .option("--subscription <id>", "the subscription that the node is for")
     .option("--chain <chain>", "without a subscription: the chain of a new one")
@@ -81,12 +80,12 @@ async function create(options: CreateOptions, session: Session): Promise<void> {
   showNode(session, await api.get(nodePath(node.id), nodeSchema));
 }
 
-async function newSubscription(api: ApiClient, { chain, nodeType }: CreateOptions, session: Session): Promise<string> {
+async function newSubscription(api: ApiClient, options: CreateOptions, session: Session): Promise<string> {
+  const { chain, nodeType } = options;
   if (chain === undefined || nodeType === undefined) {
     throw new UsageFailure("Give --subscription, or --chain and --node-type for a new one.");
   }
-  const body = { chain, node_type: nodeType, status: "active" };
-  const subscription = await api.post("/subscriptions", subscriptionSchema, body);
+  const subscription = await createSubscription(api, { ...options, chain, nodeType });
   session.remark(`subscription ${subscription.id}`);
   return subscription.id;
 }

@@ -8,6 +8,7 @@ const anvil = new URL("../../chains/anvil", import.meta.url).pathname;
 const chain = {
   id: "anvil",
   display_name: "Anvil",
+  node_types: [{ name: "full", providers: ["local"], regions: ["local"] }],
   content_hash: "sha256:00ff",
   pushed_at: "2026-11-30T10:00:00.000Z",
 };
@@ -34,7 +35,9 @@ describe("chains list", () => {
   test("shows people a table", async () => {
     expect(await api.run(["chains", "list"])).toEqual({
       code: 0,
-      stdout: "CHAIN  NAME   PUSHED                VERSION\n" + "anvil  Anvil  2026-11-30 10:00:00Z  sha256:00ff\n",
+      stdout:
+        "CHAIN  NAME   TYPES  PUSHED                VERSION\n" +
+        "anvil  Anvil  full   2026-11-30 10:00:00Z  sha256:00ff\n",
       stderr: "",
     });
   });

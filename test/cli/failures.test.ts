@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
+import { subscription } from "./samples.ts";
 import { ApiServer, problem, type Route } from "./support.ts";
 
 let api: ApiServer;
@@ -10,18 +11,7 @@ async function serve(routes: Readonly<Record<string, Route>> = {}): Promise<ApiS
 }
 
 const SUBSCRIPTION = ["subscriptions", "create", "--chain", "anvil", "--node-type", "full"];
-const subscriptionAnswer = {
-  status: 201,
-  body: {
-    id: "s-1",
-    chain: "anvil",
-    node_type: "full",
-    provider: "local",
-    region: "local",
-    status: "active",
-    created_at: "2026-11-30T10:00:00.000Z",
-  },
-};
+const subscriptionAnswer = { status: 201, body: subscription };
 
 describe("a refusal of the API", () => {
   const routes = {

@@ -4,16 +4,18 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { page } from "./samples.ts";
 import { ApiServer, problem } from "./support.ts";
 
+const keyAnswer = {
+  id: "k-1",
+  name: "ops",
+  scopes: ["admin"],
+  created_at: "2026-11-30T10:00:00.000Z",
+  expires_at: null,
+  last_used_at: null,
+  key: "orr_k-1_secret",
+};
+
 let api: ApiServer;
 beforeEach(async () => {
-  const keyAnswer = {
-    id: "k-1",
-    name: "ops",
-    scopes: ["admin"],
-    created_at: "2026-11-30T10:00:00.000Z",
-    expires_at: null,
-    key: "orr_k-1_secret",
-  };
   api = await ApiServer.start({
     "GET /chains": () => ({ body: page([]) }),
     "POST /admin/api-keys": ({ headers }) =>
@@ -104,6 +106,23 @@ describe("admin create-key", () => {
     const outcome = await api.run(args);
     expect(api.calls[0]?.headers.authorization).toBe("Bearer orr_test_key");
     expect(outcome.stderr).toContain("error: insufficient_scope: ");
+  });
+
+  test("says so when the one answer that shows the key was lost", async () => {
+    const again = { status: 201, body: { ...keyAnswer, key: null } };
+    api.replace("POST /admin/api-keys", ({ headers }) => {
+      const sameAsBefore = api.calls.filter((call) => call.headers["idempotency-key"] === headers["idempotency-key"]);
+      return sameAsBefore.length === 1 ? "hang up" : again;
+    });
+    const outcome = await api.run(args);
+    expect(outcome).toMatchObject({ code: 1, stdout: "" });
+    expect(outcome.stderr).toContain("error: key_lost: The key k-1 was made");
+  });
+
+  test("can give a customer a key that sees that customer's rows alone", async () => {
+    const user = "019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44";
+    await api.run([...args, "--user", user], { ORRERY_BOOTSTRAP_SECRET: "the-bootstrap-secret" });
+    expect(api.calls[0]?.body).toMatchObject({ user_id: user });
   });
 
   test("names a secret file that cannot be read", async () => {

@@ -38,6 +38,13 @@ describe("nodes create", () => {
     ]);
   });
 
+  test("asks for the place that was named", async () => {
+    await serve({ "POST /subscriptions": () => ({ status: 201, body: subscription }), "POST /nodes": () => created });
+    const place = ["--provider", "hetzner", "--region", "fsn1"];
+    await api.run(["nodes", "create", "--chain", "anvil", "--node-type", "full", ...place]);
+    expect(api.calls[0]?.body).toMatchObject({ provider: "hetzner", region: "fsn1" });
+  });
+
   const wait = ["nodes", "create", "--subscription", "0192-sub", "--wait"];
   const running = saga("provision-node", "running", [
     ["ValidateProvisionInputs", "succeeded"],
@@ -137,7 +144,7 @@ test("nodes get names a node that the key may not see", async () => {
 
 test("nodes events shows what happened, without what says nothing", async () => {
   const body = { kind: "state_changed", from: "syncing", to: "healthy", forced: false, reason: null };
-  const event = { event_id: "e-1", kind: "state_changed", occurred_at: "2026-11-30T10:01:02.345Z", body };
+  const event = { id: "e-1", kind: "state_changed", occurred_at: "2026-11-30T10:01:02.345Z", body };
   await serve({ "GET /nodes/0192-node/events": () => ({ body: page([event]) }) });
   const { stdout } = await api.run(["nodes", "events", "0192-node"]);
   expect(stdout).toContain("2026-11-30 10:01:02Z  state_changed  from=syncing to=healthy\n");

@@ -28,7 +28,7 @@ export class ApiServer {
   readonly calls: Call[] = [];
   readonly #server: Server;
   readonly #home: string;
-  readonly #routes: Readonly<Record<string, Route>>;
+  readonly #routes: Record<string, Route>;
 
   static async start(routes: Readonly<Record<string, Route>>): Promise<ApiServer> {
     const home = await mkdtemp(join(tmpdir(), "orrery-cli-"));
@@ -39,7 +39,7 @@ export class ApiServer {
 
   constructor(home: string, routes: Readonly<Record<string, Route>>) {
     this.#home = home;
-    this.#routes = routes;
+    this.#routes = { ...routes };
     this.#server = createServer((request, response) => void this.#answer(request, response));
   }
 
@@ -67,6 +67,11 @@ export class ApiServer {
     const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
     const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
     return { code, stdout, stderr };
+  }
+
+  /** Answers differently from now on. */
+  replace(route: string, answer: Route): void {
+    this.#routes[route] = answer;
   }
 
   async close(): Promise<void> {
