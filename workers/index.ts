@@ -1,3 +1,6 @@
+import { handleScheduled } from "./cron/index.ts";
+import { handleQueue } from "./queues/index.ts";
+
 export { NodeObject } from "../durable-objects/node/object.ts";
 
 export { ProvisionNode } from "./workflows/provision-node.ts";

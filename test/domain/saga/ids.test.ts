@@ -1,0 +1,42 @@
+import fc from "fast-check";
+import { describe, it } from "vitest";
+import { hostTag, parseHostTag, SAGA_WORKFLOWS, sagaId } from "../../../domain/saga/ids.ts";
+import { SAGA_STEPS, stepPosition } from "../../../domain/saga/steps.ts";
+
+describe("ids of sagas and tags of hosts", () => {
+  it("a tag names its node and generation, and nothing else is one of our tags", ({ expect }) => {
+    fc.assert(
+      fc.property(fc.uuid(), fc.integer({ min: 1, max: 999_999_999 }), fc.string(), (nodeId, generation, noise) => {
+        expect(parseHostTag(hostTag(nodeId, generation))).toEqual({ nodeId, generation });
+        expect(parseHostTag(noise)).toBeNull();
+        expect(parseHostTag(`${hostTag(nodeId, generation)}${noise}x`)).toBeNull();
+      }),
+    );
+    expect(parseHostTag("orrery-0190f0f0-0000-7000-8000-000000000000-g0")).toBeNull();
+  });
+
+  it("an instance's id is one that the engine takes", ({ expect }) => {
+    for (const workflow of SAGA_WORKFLOWS) {
+      expect(sagaId(workflow, "0190f0f0-0000-7000-8000-000000000000")).toMatch(/^[a-zA-Z0-9_][a-zA-Z0-9-_]{0,99}$/);
+    }
+  });
+
+  it("steps stand in the source's order", ({ expect }) => {
+    expect(SAGA_STEPS["provision-node"].slice(0, 13)).toEqual([
+      "ValidateProvisionInputs",
+      "GenerateNodeKeys",
+      "PrepareUserProvidedKeys",
+      "GenerateNodeToken",
+      "RunTerraform",
+      "WaitForAgentReady",
+      "SendConfigureCommand",
+      "WaitForCommandCompletion",
+      "CaptureChainGeneratedKeys",
+      "InjectKeys",
+      "StartNode",
+      "MarkInputsApplied",
+      "UpdateNodeState",
+    ]);
+    expect(stepPosition("terminate-node", "UpdateNodeState")).toBe(6);
+  });
+});
