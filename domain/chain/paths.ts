@@ -24,19 +24,24 @@ export function containedPath(path: string): Containment {
 }
 
 /**
- * Whether a symbolic link at `linkPath` (in normal form) may point to `target`: the place it leads to, by text, must be contained too.
+ * Whether a symbolic link at `linkPath` may point to `target`. The link's parent must be given with its own links resolved;
+ * then leading `..` are exact, and the rest goes down. A `..` after a name is refused: the name may itself be a link.
  */
 export function containedLink(linkPath: string, target: string): Containment {
   if (target.startsWith("/")) return refused("must not point to an absolute path");
   if (target === "" || target.includes("\\") || hasControlCharacter(target))
     return refused("must point to a plain path");
   const parts = linkPath.split("/").slice(0, -1);
+  let isDown = false;
   for (const part of target.split("/")) {
     if (part === "" || part === ".") continue;
-    if (part !== "..") parts.push(part);
+    if (part !== "..") {
+      isDown = true;
+      parts.push(part);
+    } else if (isDown) return refused("must not go up again after a name");
     else if (parts.pop() === undefined) return refused("must not point outside the data directory");
   }
-  return parts.length === 0 ? { ok: true, path: "." } : { ok: true, path: parts.join("/") };
+  return { ok: true, path: parts.length === 0 ? "." : parts.join("/") };
 }
 
 function refused(reason: string): Containment {

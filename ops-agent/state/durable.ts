@@ -1,0 +1,33 @@
+import { closeSync, fsyncSync, openSync, renameSync, writeSync } from "node:fs";
+import { dirname } from "node:path";
+
+/** Replaces a file so that a reader sees the old or the new text whole, and the new one is on disk when this returns. */
+export function writeDurably(path: string, text: string, mode = 0o600): void {
+  const temporary = `${path}.new`;
+  const file = openSync(temporary, "w", mode);
+  try {
+    writeAll(file, Buffer.from(text));
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(temporary, path);
+  syncDirectory(dirname(path));
+}
+
+/** A new name in a directory is durable only when the directory itself is. */
+export function syncDirectory(path: string): void {
+  const directory = openSync(path, "r");
+  try {
+    fsyncSync(directory);
+  } finally {
+    closeSync(directory);
+  }
+}
+
+/** Writes every byte: a single write may be short, for example on a disk that is nearly full. */
+export function writeAll(file: number, bytes: Uint8Array): void {
+  for (let offset = 0; offset < bytes.length; ) {
+    offset += writeSync(file, bytes, offset, bytes.length - offset);
+  }
+}
