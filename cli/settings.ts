@@ -15,7 +15,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const storedSchema = z.object({ url: z.string(), key: z.string() });
 
 /** `$XDG_CONFIG_HOME/orrery/config.json`, by default under `~/.config`. */
-export function settingsPath(env: Environment): string {
+function settingsPath(env: Environment): string {
   const base = env.XDG_CONFIG_HOME || join(homedir(), ".config");
   return join(base, "orrery", "config.json");
 }
