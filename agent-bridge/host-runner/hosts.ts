@@ -204,12 +204,12 @@ function toAnswer(record: HostRecord): HostAnswer {
 
 function agentYaml(directory: string, request: CreateHostRequest, ports: Readonly<Record<string, number>>): string {
   return stringify({
-    controlUrl: request.agent.controlUrl,
-    nodeId: request.agent.nodeId,
+    control_url: request.agent.controlUrl,
+    node_id: request.agent.nodeId,
     generation: request.agent.generation,
-    tokenFile: join(directory, "node-token"),
-    stateDir: join(directory, "state"),
-    dataDir: join(directory, "data"),
+    token_file: join(directory, "node-token"),
+    state_dir: join(directory, "state"),
+    data_dir: join(directory, "data"),
     runtime: "process",
     ports,
   });

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { findHostProcesses, HOST_DIR_VARIABLE, type HostProcess, signalProcess } from "./processes.ts";
+import { findHostProcesses, type HostProcess, signalProcess } from "./processes.ts";
 
 /** How long a chain node may take to stop at a power-off before it is killed. */
 const STOP_GRACE_MS = 5_000;
@@ -36,7 +36,7 @@ export class Machine {
         cwd: this.#directory,
         detached: true,
         stdio: ["ignore", log.fd, log.fd],
-        env: { PATH: process.env.PATH ?? "", HOME: this.#directory, [HOST_DIR_VARIABLE]: this.#directory },
+        env: { PATH: process.env.PATH ?? "", HOME: this.#directory },
       });
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       child.once("spawn", resolve);

@@ -10,10 +10,12 @@ export interface HostProcess {
   readonly isAgent: boolean;
 }
 
-/** Set in the environment of everything that a host starts. */
-export const HOST_DIR_VARIABLE = "ORRERY_HOST_DIR";
+const HOME = "HOME=";
 
-/** The living processes whose environment, program or working directory point into `hostDir`; the agent first. */
+/**
+ * The living processes whose home or program lies in `hostDir`; the agent first. The agent gives all that it starts a
+ * home in the host's directory; a person's shell that merely stands there, or an editor, is not the host's.
+ */
 export async function findHostProcesses(hostDir: string, agentEntry: string): Promise<readonly HostProcess[]> {
   const pids = (await readdir("/proc")).map(Number).filter((pid) => Number.isInteger(pid) && pid !== process.pid);
   const found = await Promise.all(pids.map((pid) => inspect(pid, hostDir, agentEntry)));
@@ -21,17 +23,14 @@ export async function findHostProcesses(hostDir: string, agentEntry: string): Pr
 }
 
 async function inspect(pid: number, hostDir: string, agentEntry: string): Promise<HostProcess | null> {
-  const [args, environment, program, workingDirectory] = await Promise.all([
+  const [args, environment, program] = await Promise.all([
     readOrEmpty(() => readFile(`/proc/${pid}/cmdline`, "utf8")),
     readOrEmpty(() => readFile(`/proc/${pid}/environ`, "utf8")),
     readOrEmpty(() => readlink(`/proc/${pid}/exe`)),
-    readOrEmpty(() => readlink(`/proc/${pid}/cwd`)),
   ]);
   const words = args.split("\0");
-  const belongs =
-    environment.split("\0").includes(`${HOST_DIR_VARIABLE}=${hostDir}`) ||
-    isInside(program, hostDir) ||
-    isInside(workingDirectory, hostDir);
+  const home = environment.split("\0").find((entry) => entry.startsWith(HOME));
+  const belongs = isInside(program, hostDir) || (home !== undefined && isInside(home.slice(HOME.length), hostDir));
   if (!belongs) return null;
   return { pid, isAgent: words.includes(agentEntry) && words.includes(join(hostDir, "agent.yaml")) };
 }

@@ -112,6 +112,19 @@ describe("the host runner", () => {
     expect(existsSync(join(runner.directory, "hosts", "local-half-done"))).toBe(false);
   });
 
+  it("boots a real ops-agent, and leaves nothing of it", async ({ expect }) => {
+    await using runner = await TestRunner.start(join(import.meta.dirname, "../../../ops-agent/main.ts"));
+    const host = hostSchema.parse((await runner.call("POST", "/hosts", request("orrery-a-g1"))).body);
+    const directory = join(runner.directory, "hosts", host.providerHostId);
+    // It takes its configuration, makes its identity, and asks a control plane that is not there again and again.
+    await vi.waitUntil(() => existsSync(join(directory, "state", "session-epoch")), 10_000);
+    const { agent } = await processesOf(runner, host.providerHostId);
+    expect(agent.alive).toBe(true);
+    await runner.call("DELETE", `/hosts/${host.providerHostId}`);
+    expect(isAlive(agent.pid ?? 0)).toBe(false);
+    expect(existsSync(directory)).toBe(false);
+  });
+
   it("refuses what carries no token, no JSON, an unknown field or an unknown signal", async ({ expect }) => {
     await using runner = await TestRunner.start();
     const codeOf = async (call: Promise<{ body: Record<string, unknown> | null }>) => (await call).body?.code;
