@@ -88,6 +88,8 @@ export const DEFAULTS = {
     /** How long a duplicate waits for the first request with its key. */
     idempotencyWaitMs: 10 * SECOND,
     lastUsedResolutionMs: MINUTE,
+    /** Nodes whose copies one repair request rebuilds. */
+    repairBatch: 500,
   },
   subscription: {
     durationDays: 30,

@@ -1,3 +1,4 @@
+import { createApp } from "./api/app.ts";
 import { handleScheduled } from "./cron/index.ts";
 import { handleQueue } from "./queues/index.ts";
 
@@ -5,9 +6,12 @@ export { NodeObject } from "../durable-objects/node/object.ts";
 
 export { ProvisionNode } from "./workflows/provision-node.ts";
 export { TerminateNode } from "./workflows/terminate-node.ts";
+
+const api = createApp();
+
 export default {
-  fetch() {
-    return new Response("x");
+  fetch(request, env, context) {
+    return api.fetch(request, env, context);
   },
   queue(batch, env) {
     return handleQueue(batch, env);

@@ -1,0 +1,41 @@
+import { z } from "@hono/zod-openapi";
+import { verifyNodeToken } from "../../../domain/auth/node-token.ts";
+import { OrreryError } from "../../../domain/errors.ts";
+import { openAgentSession } from "../../../durable-objects/shared/stubs.ts";
+import type { ApiContext } from "../context.ts";
+import { defineRoute, newRouter } from "../define-route.ts";
+import { uuid } from "../fields.ts";
+
+const session = defineRoute(
+  { scope: "agent", errors: ["agent_unauthenticated", "agent_revoked", "agent_conflict"] },
+  {
+    method: "get",
+    path: "/api/v1/agents/{nodeId}/session",
+    tags: ["Agents"],
+    summary: "An agent's session: a WebSocket with frames of orrery.agent.v1",
+    request: {
+      params: z.strictObject({ nodeId: uuid }),
+      headers: z.object({ "orrery-generation": z.string().regex(/^[1-9][0-9]{0,8}$/, "must be a generation, from 1") }),
+    },
+    responses: { 101: { description: "The session; the agent's first frame is Hello." } },
+  },
+);
+
+/** Neither Postgres nor the token go past this point: the object gets a request that says only what was verified. */
+export const agentSessionRoutes = newRouter().openapi(session, async (c) => {
+  const { nodeId } = c.req.valid("param");
+  const generation = Number(c.req.valid("header")["orrery-generation"]);
+  await assertNodeToken(c, nodeId, generation);
+  if (c.req.header("upgrade")?.toLowerCase() !== "websocket") {
+    throw new OrreryError("invalid_request", "This route only answers WebSocket upgrades.", { issues: [] });
+  }
+  const headers = { upgrade: "websocket", "orrery-generation": String(generation) };
+  return openAgentSession(c.env, nodeId, new Request(c.req.url, { headers }));
+});
+
+async function assertNodeToken(c: ApiContext, nodeId: string, generation: number): Promise<void> {
+  const token = /^Bearer ([0-9a-f]{64})$/.exec(c.req.header("authorization") ?? "")?.[1];
+  const valid =
+    token !== undefined && (await verifyNodeToken(c.get("config").MASTER_SECRET, nodeId, generation, token));
+  if (!valid) throw new OrreryError("agent_unauthenticated", "The node token is not this node's.");
+}
