@@ -31,6 +31,9 @@ export const TRANSITION_TRIGGERS = [
   "evaluation",
   "agent_status",
   "operator",
+  "migrate_saga",
+  "upgrade_saga",
+  "maintenance_sweep",
 ] as const;
 export type TransitionTrigger = (typeof TRANSITION_TRIGGERS)[number];
 
@@ -101,6 +104,8 @@ export type NodeEventBody =
       /** Dated back where the rule says so: `down` starts at the last beat. */
       readonly effectiveAt: EpochMs;
       readonly reason: string | null;
+      /** Who forced it; only forced transitions have one. */
+      readonly actor?: string;
     }
   | {
       readonly kind: "dimension_changed";

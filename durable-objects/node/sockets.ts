@@ -1,0 +1,96 @@
+import { toBinary } from "@bufbuild/protobuf";
+import type { ErrorCode } from "../../domain/errors.ts";
+import type { EpochMs } from "../../domain/node/node.ts";
+import { type ControlMessage, ControlMessageSchema } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { stampedAt } from "../shared/clock.ts";
+import { errorText, log } from "../shared/log.ts";
+import { type Attachment, type OpenAttachment, readAttachment } from "./attachment.ts";
+import { goodbyeFrame } from "./frames.ts";
+
+export interface AgentSocket<A extends Attachment = Attachment> {
+  readonly socket: WebSocket;
+  readonly attachment: A;
+}
+
+/** The hibernating sockets of a node's agents. */
+export class NodeSockets {
+  readonly #ctx: DurableObjectState;
+
+  constructor(ctx: DurableObjectState) {
+    this.#ctx = ctx;
+  }
+
+  /** Answers `ping` without waking the object. */
+  answerPings(): void {
+    this.#ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
+  }
+
+  accept(socket: WebSocket, generation: number): void {
+    this.#ctx.acceptWebSocket(socket, [generationTag(generation)]);
+  }
+
+  /** Sockets that can still be written to. */
+  all(): readonly AgentSocket[] {
+    return this.#attached().filter(({ socket }) => socket.readyState === WebSocket.OPEN);
+  }
+
+  /** The socket of the installation's present session, if it is still open. */
+  session(generation: number, sessionEpoch: number): AgentSocket<OpenAttachment> | null {
+    return this.#sessions(generation, sessionEpoch).find(({ socket }) => socket.readyState === WebSocket.OPEN) ?? null;
+  }
+
+  /** Whether the runtime still holds the session's socket, be it closing: then its close will be told to us. */
+  holdsSession(generation: number, sessionEpoch: number): boolean {
+    return this.#sessions(generation, sessionEpoch).length > 0;
+  }
+
+  /** The newest beat on a socket: a frame that we saw, or a ping that the runtime answered for us. */
+  lastBeatAt({ socket, attachment }: AgentSocket<OpenAttachment>): EpochMs {
+    const answered = this.#ctx.getWebSocketAutoResponseTimestamp(socket);
+    return answered === null ? attachment.heardAt : Math.max(attachment.heardAt, stampedAt(answered));
+  }
+
+  /** A frame that cannot be sent is not lost: the ack wait and the next session repeat what matters. */
+  send(socket: WebSocket, message: ControlMessage): void {
+    try {
+      socket.send(toBinary(ControlMessageSchema, message));
+    } catch (thrown) {
+      log("warn", "frame not sent", { frame: message.body.case ?? "none", error: errorText(thrown) });
+    }
+  }
+
+  /** Says why, then closes. Without `reconnectAfterMs` the agent must stay away. */
+  dismiss(socket: WebSocket, code: ErrorCode, message: string, reconnectAfterMs: number | null): void {
+    this.send(socket, goodbyeFrame(code, message, reconnectAfterMs));
+    this.close(socket, code);
+  }
+
+  close(socket: WebSocket, reason: string): void {
+    try {
+      socket.close(CLOSED_BY_US, reason);
+    } catch (thrown) {
+      log("info", "socket was closed already", { reason, error: errorText(thrown) });
+    }
+  }
+
+  #attached(tag?: string): readonly AgentSocket[] {
+    return this.#ctx.getWebSockets(tag).flatMap((socket) => {
+      const attachment = readAttachment(socket);
+      return attachment === null ? [] : [{ socket, attachment }];
+    });
+  }
+
+  #sessions(generation: number, sessionEpoch: number): readonly AgentSocket<OpenAttachment>[] {
+    return this.#attached(generationTag(generation)).flatMap(({ socket, attachment }) => {
+      if (attachment.phase !== "open" || attachment.sessionEpoch !== sessionEpoch) return [];
+      return [{ socket, attachment }];
+    });
+  }
+}
+
+/** In the range that RFC 6455 leaves to applications. */
+const CLOSED_BY_US = 4000;
+
+function generationTag(generation: number): string {
+  return `generation:${generation}`;
+}

@@ -1,0 +1,179 @@
+import { z } from "zod";
+import {
+  APPLICATION_HEALTHS,
+  type EpochMs,
+  type InstallationStatus,
+  NODE_STATES,
+  type NodeBirth,
+  type SagaWait,
+  SYNC_STATUSES,
+} from "../../domain/node/node.ts";
+import type { NodeCondition } from "../../domain/node/transition.ts";
+import { assertSize } from "../shared/limits.ts";
+import { jsonColumn, sagaWaitSchema } from "./columns.ts";
+
+/** The node's row: what it was born with and how it is now. */
+export interface NodeRecord extends NodeCondition {
+  readonly birth: NodeBirth;
+  readonly incarnation: number;
+  readonly stateVersion: number;
+  readonly endpoints: Readonly<Record<string, string>>;
+  readonly listeningSince: EpochMs;
+  /** Only this row is left: the node has ended and its outbox has been read. */
+  readonly storageRemoved: boolean;
+}
+
+export interface InstallationRecord {
+  readonly generation: number;
+  readonly status: InstallationStatus;
+  readonly installationId: string | null;
+  readonly sessionEpoch: number;
+  readonly agentVersion: string | null;
+  /** When the present session began; null while there is none. */
+  readonly connectedAt: EpochMs | null;
+  /** The newest beat when a session last ended; newer ones are on the socket. */
+  readonly lastBeatAt: EpochMs | null;
+  /** When another agent was last refused in its name. */
+  readonly refusedAt: EpochMs | null;
+  readonly readyWait: SagaWait | null;
+}
+
+const birthSchema = z.object({
+  nodeId: z.string(),
+  tenant: z.string(),
+  subscriptionId: z.string(),
+  userId: z.string().nullable(),
+  chain: z.string(),
+  nodeType: z.string(),
+  chainContentHash: z.string(),
+  provider: z.string(),
+  region: z.string(),
+  createdAt: z.number(),
+});
+
+const nodeRow = z
+  .object({
+    birth: jsonColumn(birthSchema),
+    incarnation: z.number(),
+    state_version: z.number(),
+    state: z.enum(NODE_STATES),
+    state_since: z.number(),
+    application_health: z.enum(APPLICATION_HEALTHS),
+    sync_status: z.enum(SYNC_STATUSES),
+    down_since: z.number().nullable(),
+    maintenance_from: z.enum(NODE_STATES).nullable(),
+    endpoints: jsonColumn(z.record(z.string(), z.string())),
+    listening_since: z.number(),
+    storage_removed: z.number(),
+  })
+  .transform(
+    (row): NodeRecord => ({
+      birth: row.birth,
+      incarnation: row.incarnation,
+      stateVersion: row.state_version,
+      state: row.state,
+      stateSince: row.state_since,
+      applicationHealth: row.application_health,
+      syncStatus: row.sync_status,
+      downSince: row.down_since,
+      maintenanceFrom: row.maintenance_from,
+      endpoints: row.endpoints,
+      listeningSince: row.listening_since,
+      storageRemoved: row.storage_removed === 1,
+    }),
+  );
+
+const installationRow = z
+  .object({
+    generation: z.number(),
+    status: z.enum(["active", "candidate", "revoked"]),
+    installation_id: z.string().nullable(),
+    session_epoch: z.number(),
+    agent_version: z.string().nullable(),
+    connected_at: z.number().nullable(),
+    last_beat_at: z.number().nullable(),
+    refused_at: z.number().nullable(),
+    ready_wait: jsonColumn(sagaWaitSchema).nullable(),
+  })
+  .transform(
+    (row): InstallationRecord => ({
+      generation: row.generation,
+      status: row.status,
+      installationId: row.installation_id,
+      sessionEpoch: row.session_epoch,
+      agentVersion: row.agent_version,
+      connectedAt: row.connected_at,
+      lastBeatAt: row.last_beat_at,
+      refusedAt: row.refused_at,
+      readyWait: row.ready_wait,
+    }),
+  );
+
+/** Rows of the node and its installations, read and written whole. */
+export class NodeStore {
+  readonly #sql: SqlStorage;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  node(): NodeRecord | null {
+    const row = this.#sql.exec("SELECT * FROM node").toArray()[0];
+    return row === undefined ? null : nodeRow.parse(row);
+  }
+
+  saveNode(node: NodeRecord): void {
+    this.#sql.exec(
+      "INSERT OR REPLACE INTO node (id, birth, incarnation, state_version, state, state_since, application_health," +
+        " sync_status, down_since, maintenance_from, endpoints, listening_since, storage_removed)" +
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      JSON.stringify(node.birth),
+      node.incarnation,
+      node.stateVersion,
+      node.state,
+      node.stateSince,
+      node.applicationHealth,
+      node.syncStatus,
+      node.downSince,
+      node.maintenanceFrom,
+      assertSize("row", JSON.stringify(node.endpoints)),
+      node.listeningSince,
+      node.storageRemoved ? 1 : 0,
+    );
+  }
+
+  installations(): readonly InstallationRecord[] {
+    const rows = this.#sql.exec("SELECT * FROM installations ORDER BY generation").toArray();
+    return rows.map((row) => installationRow.parse(row));
+  }
+
+  installation(generation: number): InstallationRecord | null {
+    const row = this.#sql.exec("SELECT * FROM installations WHERE generation = ?", generation).toArray()[0];
+    return row === undefined ? null : installationRow.parse(row);
+  }
+
+  activeInstallation(): InstallationRecord | null {
+    return this.installations().find((installation) => installation.status === "active") ?? null;
+  }
+
+  saveInstallation(installation: InstallationRecord): void {
+    this.#sql.exec(
+      "INSERT OR REPLACE INTO installations (generation, status, installation_id, session_epoch, agent_version," +
+        " connected_at, last_beat_at, refused_at, ready_wait) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      installation.generation,
+      installation.status,
+      installation.installationId,
+      installation.sessionEpoch,
+      installation.agentVersion,
+      installation.connectedAt,
+      installation.lastBeatAt,
+      installation.refusedAt,
+      installation.readyWait === null ? null : JSON.stringify(installation.readyWait),
+    );
+  }
+
+  /** Leaves the node's own row as a tombstone, inside the caller's transaction. */
+  removeAllButNode(): void {
+    for (const table of ["installations", "commands", "outbox", "timers"]) this.#sql.exec(`DELETE FROM ${table}`);
+  }
+}
