@@ -90,5 +90,10 @@ export const sagaSchema = z.looseObject({
 });
 export type Saga = z.output<typeof sagaSchema>;
 
-/** An answer that is only shown. */
-export const anySchema = z.looseObject({});
+export const repairReportSchema = z.looseObject({
+  nodes: z.int(),
+  written: z.int(),
+  unreachable: z.int(),
+  next_cursor: z.string().nullable(),
+});
+export type RepairReport = z.output<typeof repairReportSchema>;

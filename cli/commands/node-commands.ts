@@ -7,7 +7,7 @@ import { type Columns, record, time } from "../print.ts";
 import { type Session, sessionOf } from "../session.ts";
 
 /** What a person may ask of a node; the other commands belong to sagas. */
-const TYPES = ["CONFIGURE", "START", "STOP", "RESTART"];
+const TYPES = ["START", "STOP", "RESTART"];
 
 type CommandAnswer = z.output<typeof commandSchema>;
 

@@ -107,7 +107,7 @@ describe("a wrong command line exits 2 and sends nothing", () => {
     [["nodes", "list", "--limit", "0"], "Give a whole number of 1 or more."],
     [["nodes", "create"], "Give --subscription, or --chain and --node-type for a new one."],
     [["nodes", "create", "--subscription", "s-1", "--timeout", "soon"], "Give a number and s, m, h or d"],
-    [["nodes", "commands", "send", "n-1", "UPGRADE"], "Allowed choices are CONFIGURE, START, STOP, RESTART."],
+    [["nodes", "commands", "send", "n-1", "UPGRADE"], "Allowed choices are START, STOP, RESTART."],
     [["login", "--url", "ftp://x", "--key", "k"], '"ftp://x" is not an http(s) address'],
     [["admin", "create-key", "--name", "x"], "required option '--scope <scope...>' not specified"],
   ])("%j", async (args, words) => {

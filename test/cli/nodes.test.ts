@@ -189,7 +189,27 @@ test("nodes terminate follows the terminate saga with --wait", async () => {
   expect(outcome.stdout).toContain("terminated");
 });
 
-test("repair projections asks for it and shows what was done", async () => {
-  await serve({ "POST /admin/repair/projections": () => ({ body: { nodes: 3, repaired: 1 } }) });
-  expect(await api.run(["repair", "projections"])).toMatchObject({ code: 0, stdout: "nodes     3\nrepaired  1\n" });
+describe("repair projections", () => {
+  const batch = (unreachable: number, next_cursor: string | null) => ({
+    body: { nodes: 100, written: 100 - unreachable, unreachable, next_cursor },
+  });
+
+  test("goes on until every node has been looked at", async () => {
+    await serve({ "POST /admin/repair/projections": inTurn(batch(0, "abc"), batch(0, null)) });
+    expect(await api.run(["repair", "projections"])).toEqual({
+      code: 0,
+      stdout: "nodes        200\nwritten      200\nunreachable  0\n",
+      stderr: "100 nodes so far\n",
+    });
+    expect(api.calls.map((call) => call.body)).toEqual([{}, { cursor: "abc" }]);
+  });
+
+  test("fails when the objects of some nodes did not answer", async () => {
+    await serve({ "POST /admin/repair/projections": inTurn(batch(1, "abc"), batch(0, null)) });
+    const outcome = await api.run(["repair", "projections", "--json"]);
+    expect(outcome).toMatchObject({ code: 1, stdout: "" });
+    expect(JSON.parse(outcome.stderr)).toMatchObject({
+      error: { code: "nodes_unreachable", nodes: 200, written: 199, unreachable: 1 },
+    });
+  });
 });
