@@ -23,6 +23,19 @@ export interface Outcome {
   readonly stderr: string;
 }
 
+/** Runs the command line as a process of its own, with nothing of our environment but PATH. */
+export async function runOrrery(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  input = "",
+): Promise<Outcome> {
+  const child = spawn(process.execPath, [main, ...args], { env: { PATH: process.env.PATH, ...env } });
+  child.stdin.end(input);
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+  return { code, stdout, stderr };
+}
+
 /** A small HTTP server in the API's place, and the command line run against it as a process of its own. */
 export class ApiServer {
   readonly calls: Call[] = [];
@@ -59,14 +72,8 @@ export class ApiServer {
     return this.runBare(args, { ORRERY_URL: this.url, ORRERY_API_KEY: "orr_test_key", ...env });
   }
 
-  async runBare(args: readonly string[], env: Readonly<Record<string, string>> = {}, input = ""): Promise<Outcome> {
-    const child = spawn(process.execPath, [main, ...args], {
-      env: { PATH: process.env.PATH, HOME: this.#home, XDG_CONFIG_HOME: this.#home, ...env },
-    });
-    child.stdin.end(input);
-    const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-    const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
-    return { code, stdout, stderr };
+  runBare(args: readonly string[], env: Readonly<Record<string, string>> = {}, input = ""): Promise<Outcome> {
+    return runOrrery(args, { HOME: this.#home, XDG_CONFIG_HOME: this.#home, ...env }, input);
   }
 
   /** Answers differently from now on. */
