@@ -115,7 +115,7 @@ export class CommandExecutor {
     this.#next();
   }
 
-  /** STOP makes everything before it pointless, but another STOP. */
+  /** STOP makes everything before it pointless; a STOP that runs already goes on. */
   #preempt(): void {
     for (const { id } of this.#queue.splice(0))
       this.#end(id, failure("CANCELLED", "command_cancelled", "Superseded by STOP."));

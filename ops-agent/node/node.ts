@@ -11,6 +11,7 @@ import type { Probe } from "../probe/probe.ts";
 import type { DataDir } from "../recipe/data-dir.ts";
 import { runRecipe } from "../recipe/runner.ts";
 import type { ProcessSpec, RuntimeAdapter } from "../runtime/adapter.ts";
+import { killMarked, RECIPE_MARK } from "../runtime/proc.ts";
 import { chainOf, fromPayload, type Installed, loadInstalled, saveInstalled } from "./installed.ts";
 
 export interface ChainNodeOptions {
@@ -34,8 +35,12 @@ export class ChainNode {
     this.#options = options;
   }
 
-  /** Takes up what an earlier agent installed. A node that runs goes on running and is watched again. */
+  /**
+   * Takes up what an earlier agent installed. A node that runs goes on running and is watched again;
+   * a recipe's program that the earlier agent left behind belongs to a command that counts as interrupted, and is ended.
+   */
   resume(): void {
+    killMarked(RECIPE_MARK, this.#options.dataDir.path);
     const installed = loadInstalled(this.#options.stateDir);
     if (installed !== null) this.#watch(chainOf(installed));
   }

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import type { WriteStream } from "node:fs";
 import { OrreryError } from "../../domain/errors.ts";
+import { sendSignal } from "../runtime/proc.ts";
 
 export interface Program {
   /** Absolute, inside the data directory. */
@@ -28,7 +29,7 @@ export async function runProgram(program: Program, output: WriteStream, signal: 
   child.stderr.pipe(output, { end: false });
   child.once("error", reject);
   child.once("exit", (code, killedBy) => resolve(killedBy === null ? `code ${code}` : `signal ${killedBy}`));
-  const kill = () => killGroup(child.pid);
+  const kill = () => (child.pid === undefined ? undefined : sendSignal(-child.pid, "SIGKILL"));
   signal.addEventListener("abort", kill, { once: true });
   try {
     const end = await promise.catch((cause) => {
@@ -41,14 +42,5 @@ export async function runProgram(program: Program, output: WriteStream, signal: 
     signal.removeEventListener("abort", kill);
     // What the program started and left behind does not outlive its step.
     kill();
-  }
-}
-
-function killGroup(leader: number | undefined): void {
-  if (leader === undefined) return;
-  try {
-    process.kill(-leader, "SIGKILL");
-  } catch {
-    // The whole group has ended already.
   }
 }

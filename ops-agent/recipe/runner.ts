@@ -3,6 +3,7 @@ import type { Recipe, RecipeStep } from "../../domain/chain/recipe.ts";
 import { renderCondition, renderTemplate, type TemplateScope } from "../../domain/chain/template.ts";
 import { OrreryError } from "../../domain/errors.ts";
 import { programEnvironment } from "../runtime/environment.ts";
+import { RECIPE_MARK } from "../runtime/proc.ts";
 import type { DataDir } from "./data-dir.ts";
 import { download } from "./download.ts";
 import { extract } from "./extract.ts";
@@ -108,7 +109,8 @@ async function run(
   const path = await dataDir.existing(render(program));
   const cwd = step.cwd === undefined ? dataDir.path : await dataDir.existing(render(step.cwd));
   const own = Object.fromEntries(Object.entries(step.env).map(([name, value]) => [name, render(value)]));
-  await runProgram({ path, args: args.map(render), cwd, env: programEnvironment(dataDir.path, own) }, output, signal);
+  const env = { ...programEnvironment(dataDir.path, own), [RECIPE_MARK]: dataDir.path };
+  await runProgram({ path, args: args.map(render), cwd, env }, output, signal);
 }
 
 function portOf(name: string, { ports }: RecipeContext): number {

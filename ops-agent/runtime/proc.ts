@@ -1,5 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 
+/**
+ * Entries of the environment, with the data directory as their value, by which the agent's programs are found again
+ * when the agent died before it had noted them: the chain node, and programs of a recipe.
+ */
+export const CHAIN_MARK = "ORRERY_DATA_DIR";
+export const RECIPE_MARK = "ORRERY_RECIPE_DIR";
+
 /** What tells one process from every other that ever had its pid. */
 export interface ProcessIdentity {
   readonly pid: number;
@@ -41,6 +48,22 @@ export function findByEnvironment(name: string, value: string): number[] {
     return facts === null ? [] : [{ pid, isLeader: facts.group === pid }];
   });
   return found.sort((a, b) => Number(b.isLeader) - Number(a.isLeader)).map(({ pid }) => pid);
+}
+
+/** Kills every process that carries the mark; answers how many there were. */
+export function killMarked(name: string, value: string): number {
+  const pids = findByEnvironment(name, value);
+  for (const pid of pids) sendSignal(pid, "SIGKILL");
+  return pids.length;
+}
+
+/** Signals a process, or with a negative pid its group; one that has ended already is no error. */
+export function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It has ended already.
+  }
 }
 
 function readFacts(pid: number): ProcessFacts | null {

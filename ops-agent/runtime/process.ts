@@ -8,10 +8,16 @@ import type { Logger } from "../log.ts";
 import { writeDurably } from "../state/durable.ts";
 import type { ProcessSpec, RuntimeAdapter } from "./adapter.ts";
 import { programEnvironment } from "./environment.ts";
-import { findByEnvironment, identify, isAlive, type ProcessIdentity } from "./proc.ts";
+import {
+  CHAIN_MARK,
+  findByEnvironment,
+  identify,
+  isAlive,
+  killMarked,
+  type ProcessIdentity,
+  sendSignal,
+} from "./proc.ts";
 
-/** Marks the chain node's processes, so that one is found even if the agent died before it had noted the pid. */
-const MARK = "ORRERY_DATA_DIR";
 const POLL_MS = 50;
 const LOG_MAX_BYTES = 16 * 1024 * 1024;
 
@@ -65,14 +71,11 @@ export class ProcessAdapter implements RuntimeAdapter {
   async stop(spec: ProcessSpec, graceMs: number): Promise<void> {
     const running = this.#running(spec);
     if (running !== null) {
-      killGroup(running.pid, spec.stopSignal);
+      sendSignal(-running.pid, spec.stopSignal);
       if (!(await hasEnded(running, graceMs))) this.#log.warn({ pid: running.pid, graceMs }, "chain node is killed");
     }
     // The leader's helpers, or a leader that would not go.
-    for (let left = marked(spec); left.length > 0; left = marked(spec)) {
-      for (const pid of left) kill(pid, "SIGKILL");
-      await delay(POLL_MS);
-    }
+    while (killMarked(CHAIN_MARK, spec.dataDir) > 0) await delay(POLL_MS);
     rmSync(this.#pidFile, { force: true });
     if (running !== null) this.#log.info({ pid: running.pid }, "chain node stopped");
   }
@@ -85,7 +88,7 @@ export class ProcessAdapter implements RuntimeAdapter {
   #running(spec: ProcessSpec): ProcessIdentity | null {
     const noted = this.#noted();
     if (noted !== null && isAlive(noted)) return noted;
-    const [pid] = marked(spec);
+    const [pid] = findByEnvironment(CHAIN_MARK, spec.dataDir);
     const found = pid === undefined ? null : identify(pid);
     if (found !== null) this.#note(found);
     return found;
@@ -96,7 +99,7 @@ export class ProcessAdapter implements RuntimeAdapter {
     try {
       const child = spawn(spec.program, [...spec.args], {
         cwd: spec.dataDir,
-        env: { ...programEnvironment(spec.dataDir, spec.env), [MARK]: spec.dataDir },
+        env: { ...programEnvironment(spec.dataDir, spec.env), [CHAIN_MARK]: spec.dataDir },
         detached: true,
         stdio: ["ignore", output, output],
       });
@@ -147,10 +150,6 @@ export class ProcessAdapter implements RuntimeAdapter {
   }
 }
 
-function marked(spec: ProcessSpec): number[] {
-  return findByEnvironment(MARK, spec.dataDir);
-}
-
 async function hasEnded(identity: ProcessIdentity, withinMs: number): Promise<boolean> {
   const deadline = performance.now() + withinMs;
   while (isAlive(identity)) {
@@ -158,16 +157,4 @@ async function hasEnded(identity: ProcessIdentity, withinMs: number): Promise<bo
     await delay(POLL_MS);
   }
   return true;
-}
-
-function killGroup(leader: number, signal: NodeJS.Signals): void {
-  kill(-leader, signal);
-}
-
-function kill(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch {
-    // It has ended already.
-  }
 }

@@ -99,8 +99,9 @@ describe("a real anvil under a real agent", () => {
     const pids = host.chainPids();
     await host.kill("SIGKILL");
     rmSync(join(host.stateDir, "node.pid"));
+    const hellos = peer.all("hello").length;
     host.start();
-    await peer.until("start", () => peer.connections >= 4);
+    await peer.until("the next hello", () => peer.all("hello").length > hellos);
     sendCommand(peer, { id: "start-unnoted", type: CommandType.START });
     expect(await peer.ended("start-unnoted")).toBe("completed");
     expect(host.chainPids()).toEqual(pids);

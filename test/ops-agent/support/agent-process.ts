@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { findByEnvironment } from "../../../ops-agent/runtime/proc.ts";
+import { CHAIN_MARK, findByEnvironment, RECIPE_MARK } from "../../../ops-agent/runtime/proc.ts";
 
 export const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
 export const TOKEN = "a-node-token-that-must-never-be-logged";
@@ -68,13 +68,18 @@ export class TestHost {
 
   /** Pids of the chain node's processes. */
   chainPids(): number[] {
-    return findByEnvironment("ORRERY_DATA_DIR", this.dataDir);
+    return findByEnvironment(CHAIN_MARK, this.dataDir);
+  }
+
+  /** Pids of programs that a recipe runs. */
+  recipePids(): number[] {
+    return findByEnvironment(RECIPE_MARK, this.dataDir);
   }
 
   /** Ends everything and removes the directory. */
   async destroy(): Promise<void> {
     await this.kill("SIGKILL");
-    for (const pid of this.chainPids()) process.kill(pid, "SIGKILL");
+    for (const pid of [...this.chainPids(), ...this.recipePids()]) process.kill(pid, "SIGKILL");
     rmSync(this.directory, { recursive: true, force: true, maxRetries: 5 });
   }
 }

@@ -22,6 +22,7 @@ export function sendConfigure(
   artifactsUrl: string,
   steps?: readonly object[],
   ttlMs = TTL_MS,
+  values: Readonly<Record<string, string>> = {},
 ): void {
   const recipe = { schema_version: "1.0", chain_profile_id: "anvil", node_type: "full", steps };
   peer.send({
@@ -36,11 +37,12 @@ export function sendConfigure(
           chain: "anvil",
           nodeType: "full",
           contentHash: "sha256:00",
-          profileYaml: chainFile("profile.yaml"),
+          // What the test gives as values must be declared, as in any chain.
+          profileYaml: chainFile("profile.yaml").replace("values:", `values:\n${declared(values)}`),
           runtimeYaml: chainFile("runtime.yaml"),
           observationYaml: chainFile("observation.yaml"),
           recipeYaml: steps === undefined ? chainFile("recipes/full.yaml") : stringify(recipe),
-          values: { artifacts_url: artifactsUrl },
+          values: { artifacts_url: artifactsUrl, ...values },
         },
       },
     },
@@ -59,4 +61,10 @@ export function lastingSteps(seconds: number): object[] {
     },
     { name: "run the program", type: "run", argv: ["bin/lasting.sh"], timeout: "5m" },
   ];
+}
+
+function declared(values: Readonly<Record<string, string>>): string {
+  return Object.keys(values)
+    .map((name) => `  ${name}: declared\n`)
+    .join("");
 }
