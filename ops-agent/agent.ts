@@ -48,6 +48,7 @@ export class Agent {
     await lockDirectory(settings.state_dir);
     const dataDir = await DataDir.open(settings.data_dir);
     await lockDirectory(dataDir.path);
+    readToken(settings.token_file);
     return new Agent(settings, log, dataDir);
   }
 
@@ -111,8 +112,18 @@ export class Agent {
     this.#session?.close();
   }
 
-  /** One session, from the raised epoch to its end. */
+  /** One session, or why there could be none: a disk that is full for a while must not end the agent. */
   async #hold(): Promise<SessionEnd> {
+    try {
+      return await this.#converse();
+    } catch (error) {
+      this.#log.error({ err: error }, "no session could be started");
+      return { kind: "lost", welcomed: false, reason: "no session could be started" };
+    }
+  }
+
+  /** One session, from the raised epoch to its end. */
+  async #converse(): Promise<SessionEnd> {
     const settings = this.#settings;
     const sessionEpoch = BigInt(this.#identity.raiseEpoch());
     const session = new Session({
@@ -178,11 +189,16 @@ function runtimeFor(settings: AgentSettings, log: Logger): RuntimeAdapter {
 
 /** @throws configuration_invalid */
 function readToken(file: string): string {
+  const invalid = (problem: string, cause?: unknown) =>
+    new OrreryError("configuration_invalid", `token_file: ${file} ${problem}.`, {}, { cause });
+  let token: string;
   try {
-    return readFileSync(file, "utf8").trim();
+    token = readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw new OrreryError("configuration_invalid", `token_file: ${file} cannot be read.`, {}, { cause });
+    throw invalid("cannot be read", cause);
   }
+  if (!/^[!-~]{1,512}$/.test(token)) throw invalid("must hold the node token alone");
+  return token;
 }
 
 /** @throws configuration_invalid */

@@ -6,7 +6,7 @@ import { loadSettings, USAGE } from "./settings.ts";
 /** Exit codes; USAGE documents them. A service manager must not restart the agent on REFUSED. */
 const EXIT = { stopped: 0, unexpected: 1, configuration: 2, locked: 3, refused: 4 } as const;
 
-process.exitCode = await main(process.argv.slice(2));
+process.exit(await main(process.argv.slice(2)));
 
 async function main(argv: readonly string[]): Promise<number> {
   try {

@@ -1,0 +1,85 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { OrreryError } from "../../domain/errors.ts";
+import { loadSettings } from "../../ops-agent/settings.ts";
+import { testDirectory } from "./support/directory.ts";
+
+const COMPLETE = `
+control_url: https://orrery.example
+node_id: n-1
+generation: 2
+token_file: token
+state_dir: state
+data_dir: /srv/data
+ports: { rpc: 8545 }
+`;
+
+function configFile(text: string): string {
+  const path = join(testDirectory(), "agent.yaml");
+  writeFileSync(path, text);
+  return path;
+}
+
+function problems(argv: readonly string[]): string {
+  try {
+    loadSettings(argv);
+    return "";
+  } catch (error) {
+    if (error instanceof OrreryError && error.code === "configuration_invalid") return error.message;
+    throw error;
+  }
+}
+
+describe("the agent's settings", () => {
+  it("come from the file, whose relative paths are its own, with the defaults of the fleet", () => {
+    const path = configFile(COMPLETE);
+    expect(loadSettings(["--config", path])).toMatchObject({
+      control_url: "https://orrery.example",
+      token_file: join(path, "../token"),
+      data_dir: "/srv/data",
+      runtime: "process",
+      advertise_host: "127.0.0.1",
+      timing: { reconnect_max_ms: 30_000, stall_check_ms: 30_000 },
+    });
+  });
+
+  it("are overridden by flags", () => {
+    const flags = [
+      "--generation",
+      "3",
+      "--port",
+      "rpc=9000",
+      "--port",
+      "p2p=9001",
+      "--runtime",
+      "systemd",
+      "--data-dir",
+      "/other",
+    ];
+    expect(loadSettings(["--config", configFile(COMPLETE), ...flags])).toMatchObject({
+      generation: 3,
+      ports: { rpc: 9000, p2p: 9001 },
+      runtime: "systemd",
+      data_dir: "/other",
+    });
+  });
+
+  it("name everything that is missing, wrong or unknown", () => {
+    const text = problems(["--config", configFile("control_url: ftp://x\ngeneration: 0\nsurprise: 1")]);
+    for (const name of ["control_url", "node_id", "generation", "token_file", "state_dir", "data_dir", "surprise"]) {
+      expect(text).toContain(name);
+    }
+  });
+
+  it.each([["--config", "/nowhere/agent.yaml"], ["--surprise"], ["--port"]])(
+    "refuse %s %s with a reason",
+    (...argv) => {
+      expect(problems(argv)).not.toBe("");
+    },
+  );
+
+  it("refuse a file that is no mapping", () => {
+    expect(problems(["--config", configFile("- a")])).toContain("must be a YAML mapping");
+  });
+});
