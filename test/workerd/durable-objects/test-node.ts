@@ -1,6 +1,7 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { uuidv7 } from "uuidv7";
+import { vi } from "vitest";
 import type { CommandPayload, CommandRequest } from "../../../domain/node/command.ts";
 import type { NodeBirth, NodeEventBody } from "../../../domain/node/node.ts";
 import type { NodeObject } from "../../../durable-objects/node/object.ts";
@@ -87,7 +88,18 @@ export class TestNode {
     return runInDurableObject(this.stub, (_object, state) => state.storage.getAlarm());
   }
 
+  setAlarm(at: number): Promise<void> {
+    return runInDurableObject(this.stub, (_object, state) => state.storage.setAlarm(at));
+  }
+
   sql(query: string): Promise<Record<string, SqlStorageValue>[]> {
     return runInDurableObject(this.stub, (_object, state) => state.storage.sql.exec(query).toArray());
   }
+}
+
+/** Keeps wake-ups away from the queue's real consumer, and counts them. */
+export function muteQueue() {
+  return vi
+    .spyOn(env.HEALTH_EVENTS, "send")
+    .mockResolvedValue({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
 }
