@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
+import { ReadyWatcher, Turnstile } from "./turnstile.ts";
 
 export interface DatabaseProxy {
   /** For `DATABASE_WS_PROXY`: host:port/path. */
@@ -12,11 +13,20 @@ export interface DatabaseProxy {
  * Carries the Neon driver's WebSocket to the TCP port of one Postgres, and to no other address. Development only: it
  * listens on the loopback address and asks for no password of its own.
  */
-export async function startDatabaseProxy(options: { databaseUrl: string; port?: number }): Promise<DatabaseProxy> {
+export async function startDatabaseProxy(options: {
+  databaseUrl: string;
+  port?: number;
+  /**
+   * For a server whose clients share one backend (PGlite): without taking turns the messages of several clients mix, one
+   * client's error undoes another's statement, and committed rows are lost.
+   */
+  takeTurns?: boolean;
+}): Promise<DatabaseProxy> {
   const target = new URL(options.databaseUrl);
   const host = target.hostname;
   const port = target.port === "" ? 5432 : Number(target.port);
   const server = createServer((_request, response) => response.writeHead(426).end());
+  const turnstile = options.takeTurns === true ? new Turnstile() : null;
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
   server.on("upgrade", (request, socket, head) => {
     const url = new URL(request.url ?? "/", "http://proxy");
@@ -26,7 +36,7 @@ export async function startDatabaseProxy(options: { databaseUrl: string; port?: 
       socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
       return;
     }
-    sockets.handleUpgrade(request, socket, head, (webSocket) => relay(webSocket, host, port));
+    sockets.handleUpgrade(request, socket, head, (webSocket) => relay(webSocket, host, port, turnstile));
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -44,25 +54,105 @@ export async function startDatabaseProxy(options: { databaseUrl: string; port?: 
   };
 }
 
-function relay(webSocket: WebSocket, host: string, port: number): void {
+/** How long the answer to a client that has left is waited for. */
+const ORPHAN_MS = 10_000;
+
+function relay(webSocket: WebSocket, host: string, port: number, turnstile: Turnstile | null): void {
   const tcp = connect({ host, port, noDelay: true });
-  const watcher = new TerminateWatcher();
+  const turn = new Turn(turnstile, (chunk) => tcp.write(chunk));
+  const client = new TerminateWatcher();
+  const server = new ReadyWatcher();
+  let left = false;
+  const hangUp = () => {
+    tcp.destroy();
+    turn.end();
+  };
   webSocket.on("message", (data) => {
     const chunk = toBuffer(data);
-    tcp.write(chunk);
     // PGlite's socket server ignores Terminate and would keep the connection until it refuses new ones.
-    if (watcher.sees(chunk)) {
-      tcp.end();
-      webSocket.close();
-    }
+    if (client.sees(chunk)) webSocket.close();
+    else turn.send(chunk);
   });
-  webSocket.on("close", () => tcp.destroy());
-  webSocket.on("error", () => tcp.destroy());
+  webSocket.on("close", () => {
+    left = true;
+    // What it asked for last is under way: the next client must not be let in between question and answer.
+    if (turn.isWaitingForAnswer) setTimeout(hangUp, ORPHAN_MS).unref();
+    else hangUp();
+  });
+  webSocket.on("error", hangUp);
   tcp.on("data", (chunk) => {
     if (webSocket.readyState === webSocket.OPEN) webSocket.send(chunk);
+    const ready = server.sees(chunk);
+    if (ready === null) return;
+    turn.answered(ready);
+    if (left) hangUp();
   });
-  tcp.on("close", () => webSocket.close());
+  tcp.on("close", () => {
+    turn.end();
+    webSocket.close();
+  });
   tcp.on("error", () => webSocket.close(1011, "Postgres cannot be reached"));
+}
+
+/** One client's right to talk to a server whose clients share a backend: from its first message until the server is idle. */
+class Turn {
+  readonly #turnstile: Turnstile | null;
+  readonly #write: (chunk: Buffer) => void;
+  #backlog: Buffer[] = [];
+  #state: "outside" | "queueing" | "inside" | "over" = "outside";
+  #leave: (() => void) | null = null;
+  isWaitingForAnswer = false;
+
+  constructor(turnstile: Turnstile | null, write: (chunk: Buffer) => void) {
+    this.#turnstile = turnstile;
+    this.#write = write;
+  }
+
+  send(chunk: Buffer): void {
+    if (this.#turnstile === null || this.#state === "inside") {
+      this.#pass(chunk);
+      return;
+    }
+    this.#backlog.push(chunk);
+    if (this.#state === "outside") void this.#queue(this.#turnstile);
+  }
+
+  async #queue(turnstile: Turnstile): Promise<void> {
+    this.#state = "queueing";
+    const leave = await turnstile.enter();
+    // It hung up while it queued.
+    if (this.#isOver()) {
+      leave();
+      return;
+    }
+    this.#leave = leave;
+    this.#state = "inside";
+    for (const chunk of this.#backlog.splice(0)) this.#pass(chunk);
+  }
+
+  #isOver(): boolean {
+    return this.#state === "over";
+  }
+
+  #pass(chunk: Buffer): void {
+    this.isWaitingForAnswer = true;
+    this.#write(chunk);
+  }
+
+  answered(ready: "idle" | "in_transaction"): void {
+    this.isWaitingForAnswer = false;
+    if (ready === "idle" && this.#state === "inside") this.#exit("outside");
+  }
+
+  end(): void {
+    this.#exit("over");
+  }
+
+  #exit(state: "outside" | "over"): void {
+    this.#state = state;
+    this.#leave?.();
+    this.#leave = null;
+  }
 }
 
 function toBuffer(data: Buffer | ArrayBuffer | Buffer[]): Buffer {

@@ -32,7 +32,7 @@ export async function startEmbeddedPostgres(options: {
   });
   await server.start();
   const databaseUrl = `postgres://postgres@${server.getServerConn()}/postgres?sslmode=disable`;
-  const proxy = await startDatabaseProxy({ databaseUrl });
+  const proxy = await startDatabaseProxy({ databaseUrl, takeTurns: true });
   return {
     databaseUrl,
     wsProxy: proxy.wsProxy,
