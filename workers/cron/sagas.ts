@@ -29,7 +29,8 @@ export async function sweepSagas(deps: SweepDeps): Promise<SweepCounts> {
   return counts;
 }
 
-async function repairSaga(deps: SweepDeps, row: SagaRow): Promise<SagaRepair> {
+/** Looks at one saga; answers what it needed. */
+export async function repairSaga(deps: SweepDeps, row: SagaRow): Promise<SagaRepair> {
   const { id, workflow, nodeId } = row;
   if (!isSagaWorkflow(workflow)) throw new Error(`There is no workflow ${workflow}.`);
   const status = await deps.instanceStatus(workflow, id);

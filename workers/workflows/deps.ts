@@ -1,6 +1,6 @@
 import { type Database, withDatabase } from "../../db/client.ts";
 import { type Config, parseConfig } from "../../domain/config.ts";
-import { type SagaWorkflow, sagaId } from "../../domain/saga/ids.ts";
+import type { SagaWorkflow } from "../../domain/saga/ids.ts";
 import type { NodeContract } from "../../durable-objects/node/contract.ts";
 import { callNode } from "../../durable-objects/shared/stubs.ts";
 import type { InfrastructureProvider } from "../../integrations/infrastructure/provider.ts";
@@ -23,7 +23,7 @@ export interface SagaDeps {
   provider(name: string): InfrastructureProvider;
   chainFiles(chain: string, contentHash: string): Promise<Readonly<Record<string, string>>>;
   /** Wakes another saga of the node, if it waits. */
-  wake(workflow: SagaWorkflow, nodeId: string, eventType: string): Promise<void>;
+  wake(workflow: SagaWorkflow, id: string, eventType: string): Promise<void>;
   /** Looks at a saga's instance, which wakes one that sleeps since the runtime was killed. */
   touch(workflow: SagaWorkflow, id: string): Promise<void>;
   now(): number;
@@ -37,7 +37,7 @@ export function sagaDeps(env: Env): SagaDeps {
     node: (nodeId, call) => callNode(env, nodeId, call),
     provider: (name) => providerByName(name, config),
     chainFiles: (chain, contentHash) => readChainFiles(env.CHAINS, config.TENANT, chain, contentHash),
-    wake: (workflow, nodeId, eventType) => sendEventIfRunning(env, workflow, sagaId(workflow, nodeId), eventType),
+    wake: (workflow, id, eventType) => sendEventIfRunning(env, workflow, id, eventType),
     touch: async (workflow, id) => {
       await instanceStatus(env, workflow, id);
     },

@@ -1,6 +1,6 @@
 import { hostsOfNode } from "../../../db/hosts.ts";
 import { findNodeForSaga, type SagaNode } from "../../../db/sagas.ts";
-import { OrreryError } from "../../../domain/errors.ts";
+import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 import type { NodeBirth, NodeState, NodeView } from "../../../domain/node/node.ts";
 import { isTerminal } from "../../../domain/node/transition.ts";
 import type { SagaDeps, SagaRef } from "../deps.ts";
@@ -13,8 +13,15 @@ export async function loadNode(deps: SagaDeps, saga: SagaRef): Promise<SagaNode>
   return node;
 }
 
-export function viewNode(deps: SagaDeps, saga: SagaRef): Promise<NodeView> {
-  return deps.node(saga.nodeId, (node) => node.view());
+/** The node as it is. One whose object was never made is made now, so that it can be ended like any other. */
+export async function viewNode(deps: SagaDeps, saga: SagaRef): Promise<NodeView> {
+  try {
+    return await deps.node(saga.nodeId, (node) => node.view());
+  } catch (thrown) {
+    if (errorCodeOf(thrown) !== "node_not_found") throw thrown;
+  }
+  const subject = await loadNode(deps, saga);
+  return deps.node(saga.nodeId, (node) => node.initialise(birthOf(subject)));
 }
 
 /**
