@@ -16,8 +16,7 @@ const problemSchema = z.looseObject({
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 
-interface Request {
-  readonly method: "GET" | "POST" | "PUT";
+interface Attempt {
   readonly url: string;
   readonly init: RequestInit;
 }
@@ -52,7 +51,7 @@ export class ApiClient {
   }
 
   async #send<T extends z.ZodType>(
-    method: Request["method"],
+    method: "GET" | "POST" | "PUT",
     path: string,
     answer: T,
     { query = {}, body }: { query?: Query; body?: unknown },
@@ -61,7 +60,7 @@ export class ApiClient {
     if (method === "POST") headers.set("idempotency-key", randomUUID());
     if (body !== undefined) headers.set("content-type", "application/json");
     const init = { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
-    const { status, text } = await this.#untilAnswered({ method, url: this.#url(path, query), init });
+    const { status, text } = await this.#untilAnswered({ url: this.#url(path, query), init });
     if (status >= 400) throw this.#refusal(status, text);
     return this.#checked(answer, text, `${method} ${path}`);
   }
@@ -72,7 +71,7 @@ export class ApiClient {
     return url.href;
   }
 
-  async #untilAnswered({ url, init }: Request): Promise<{ status: number; text: string }> {
+  async #untilAnswered({ url, init }: Attempt): Promise<{ status: number; text: string }> {
     for (let attempt = 0; ; attempt++) {
       const pauseMs = RETRY_AFTER_MS[attempt];
       try {

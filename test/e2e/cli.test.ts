@@ -49,6 +49,8 @@ describe("an operator runs a deployment by the command line alone", () => {
     const { key } = await ask("admin", "create-key", "--name", "e2e", "--scope", "admin", "--expires-in", "1d");
     await orrery("login", "--url", stack.url, "--key", key);
 
+    expect((await ask("admin", "keys")).items[0]).toMatchObject({ name: "e2e", scopes: ["admin"] });
+
     await ask("chains", "push", join(repository, "chains/anvil"));
     const chains = await ask("chains", "list");
     expect(chains.items).toContainEqual(expect.objectContaining({ id: "anvil" }));
@@ -56,6 +58,7 @@ describe("an operator runs a deployment by the command line alone", () => {
     const created = await orrery("nodes", "create", "--chain", "anvil", "--node-type", "full", "--wait");
     expect(created, created.stderr).toMatchObject({ code: 0 });
     expect(created.stderr).toMatch(/✓ RunTerraform {2}\d/);
+    expect((await ask("subscriptions", "list")).items).toMatchObject([{ chain: "anvil", status: "active" }]);
     const [node] = (await ask("nodes", "list", "--chain", "anvil")).items;
     await untilHealthy(node.id);
     expect(await chainHeight(await ask("nodes", "get", node.id))).toBeGreaterThanOrEqual(0);
