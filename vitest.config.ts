@@ -32,6 +32,9 @@ export default defineConfig({
           name: "workerd",
           globalSetup: ["test/postgres-set-up.ts"],
           include: ["test/workerd/**/*.test.ts"],
+          // A file's first request compiles the whole Worker, which takes seconds on a busy machine.
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
         },
       },
       {

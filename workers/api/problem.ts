@@ -9,13 +9,15 @@ export function problemOf(thrown: unknown, c: ApiContext): Response {
   const error = toErrorData(fromHttpException(thrown));
   const { status, advice } = ERRORS[error.code];
   if (status >= 500) logFailure(error, thrown, c);
+  // What is wrong with the settings is for the log, not for whoever sent the request.
+  const hidden = error.code === "configuration_invalid";
   const body = {
-    ...error.details,
+    ...(hidden ? {} : error.details),
     type: `/api/v1/docs#${error.code}`,
     title: titleOf(error.code),
     status,
     code: error.code,
-    detail: error.code === "configuration_invalid" ? "The deployment is not set up completely." : error.message,
+    detail: hidden ? "The deployment is not set up completely." : error.message,
     advice,
     correlation_id: c.get("correlationId"),
   };

@@ -1,3 +1,4 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { uuidv7 } from "uuidv7";
 import { z } from "zod";
@@ -5,6 +6,7 @@ import { ensureUser, insertApiKey } from "../../../db/api-keys.ts";
 import { type Database, withDatabase } from "../../../db/client.ts";
 import { formatApiKey, hashSecret, makeApiKey } from "../../../domain/auth/api-key.ts";
 import { parseConfig } from "../../../domain/config.ts";
+import { createApp } from "../../../workers/api/app.ts";
 
 export interface Answer {
   readonly status: number;
@@ -26,6 +28,25 @@ export interface Call {
 
 /** One request to the Worker; a POST gets an Idempotency-Key unless the call says otherwise. */
 export async function call(method: string, path: string, options: Call = {}): Promise<Answer> {
+  return toAnswer(await exports.default.fetch(requestOf(method, path, options)));
+}
+
+/** The same, with some bindings replaced by the test's own. */
+export async function callWith(
+  bindings: Readonly<Record<string, unknown>>,
+  method: string,
+  path: string,
+  options: Call = {},
+): Promise<Answer> {
+  const context = createExecutionContext();
+  const response = await app.fetch(requestOf(method, path, options), { ...env, ...bindings }, context);
+  await waitOnExecutionContext(context);
+  return toAnswer(response);
+}
+
+const app = createApp();
+
+function requestOf(method: string, path: string, options: Call): Request {
   const headers = new Headers();
   if (options.key !== undefined) headers.set("authorization", `Bearer ${options.key}`);
   if (options.body !== undefined || options.raw !== undefined) headers.set("content-type", "application/json");
@@ -33,11 +54,10 @@ export async function call(method: string, path: string, options: Call = {}): Pr
   if (method === "POST" && idempotencyKey !== null) headers.set("idempotency-key", idempotencyKey);
   for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
   const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
-  const response = await exports.default.fetch(`http://orrery.test${path}`, {
-    method,
-    headers,
-    ...(body === undefined ? {} : { body }),
-  });
+  return new Request(`http://orrery.test${path}`, { method, headers, ...(body === undefined ? {} : { body }) });
+}
+
+async function toAnswer(response: Response): Promise<Answer> {
   const text = await response.text();
   return { status: response.status, headers: response.headers, text, json: jsonOf(text) };
 }
@@ -130,4 +150,29 @@ const FILES: Record<string, string> = {
 /** Valid files of a chain of that id. */
 export function chainFiles(chain: string): Record<string, string> {
   return Object.fromEntries(Object.entries(FILES).map(([name, text]) => [name, text.replaceAll("CHAIN", chain)]));
+}
+
+/** Stands where a workflow's binding is, so that a test of the API sees what it asks of the engine and starts nothing. */
+export class RecordedEngine {
+  readonly created: { readonly id: string; readonly params: unknown }[] = [];
+
+  async create(instance: { readonly id: string; readonly params: unknown }): Promise<{ readonly id: string }> {
+    this.created.push(instance);
+    return { id: instance.id };
+  }
+}
+
+/** The bindings of both sagas, recorded. */
+export function recordedSagas() {
+  const provision = new RecordedEngine();
+  const terminate = new RecordedEngine();
+  return { provision, terminate, bindings: { PROVISION_NODE: provision, TERMINATE_NODE: terminate } };
+}
+
+/** A pushed chain and an active subscription to it; answers the subscription's id. */
+export async function activeSubscription(admin: string, chain: string): Promise<string> {
+  const pushed = await call("PUT", `/api/v1/chains/${chain}`, { key: admin, body: { files: chainFiles(chain) } });
+  if (pushed.status !== 200) throw new Error(pushed.text);
+  const body = { chain, node_type: "full", status: "active" };
+  return idOf(await call("POST", "/api/v1/subscriptions", { key: admin, body }));
 }

@@ -19,12 +19,12 @@ const JSON_TYPE = /^application\/json(\s*;.*)?$/i;
 /** Reads the body as JSON; the schema comes after. A route whose body is optional takes none at all, too. */
 export function jsonBody(required: boolean) {
   return createMiddleware<ApiEnv>(async (c, next) => {
-    const text = await c.req.text();
     const type = c.req.header("content-type");
-    const absent = text === "" && type === undefined;
-    if (absent && !required) return next();
-    if (type === undefined || !JSON_TYPE.test(type)) {
-      throw new OrreryError("unsupported_media_type", "The body must be sent as application/json.");
+    if (type !== undefined && !JSON_TYPE.test(type)) throw notJson();
+    const text = await c.req.text();
+    if (type === undefined) {
+      if (required || text !== "") throw notJson();
+      return next();
     }
     try {
       JSON.parse(text);
@@ -33,4 +33,8 @@ export function jsonBody(required: boolean) {
     }
     await next();
   });
+}
+
+function notJson(): OrreryError {
+  return new OrreryError("unsupported_media_type", "The body must be sent as application/json.");
 }

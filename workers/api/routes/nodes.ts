@@ -5,7 +5,7 @@ import { type Transaction, withDatabase } from "../../../db/client.ts";
 import { insertNode, listNodes, type NodeRow, requireNode } from "../../../db/nodes.ts";
 import { insertSaga } from "../../../db/sagas.ts";
 import { findSubscription } from "../../../db/subscriptions.ts";
-import { OrreryError } from "../../../domain/errors.ts";
+import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 import { NODE_STATES, type NodeView } from "../../../domain/node/node.ts";
 import { sagaId } from "../../../domain/saga/ids.ts";
 import { assertHostsNode } from "../../../domain/subscription/subscription.ts";
@@ -123,6 +123,7 @@ async function liveView(c: ApiContext, nodeId: string): Promise<NodeView | null>
   try {
     return await callNode(c.env, nodeId, (node) => node.view());
   } catch (thrown) {
+    if (errorCodeOf(thrown) === "node_not_found") return null;
     log("warn", "node object did not answer", {
       correlation_id: c.get("correlationId"),
       node_id: nodeId,
