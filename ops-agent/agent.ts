@@ -87,6 +87,7 @@ export class Agent {
 
   /** Holds sessions, one after the other, until it is stopped or refused for good. */
   async run(): Promise<AgentEnd> {
+    await this.#probe.firstLook();
     let failures = 0;
     while (!this.#stopped.signal.aborted) {
       const since = performance.now();

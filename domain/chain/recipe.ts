@@ -104,4 +104,3 @@ export const recipeSchema = z.strictObject({
 
 export type Recipe = z.output<typeof recipeSchema>;
 export type RecipeStep = z.output<typeof recipeStep>;
-export type StepOf<T extends RecipeStep["type"]> = Extract<RecipeStep, { type: T }>;

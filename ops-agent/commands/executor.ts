@@ -65,7 +65,11 @@ export class CommandExecutor {
 
   /** A command from the control plane, perhaps not for the first time. */
   receive(command: Command): void {
-    if (this.#isStopping || command.id === "" || command.id.length > 128) return;
+    if (this.#isStopping) return;
+    if (!/^[!-~ ]{1,128}$/.test(command.id)) {
+      this.#options.log.warn("ignored a command without a usable id");
+      return;
+    }
     const ended = this.#options.record.outcome(command.id);
     if (ended !== null) this.#report(command.id, ended);
     else if (this.#isOpen(command.id)) this.#acknowledge(command.id);

@@ -30,6 +30,7 @@ export class Probe {
   #found: Readiness = NOT_CONFIGURED;
   #misses = 0;
   #timer: NodeJS.Timeout | null = null;
+  readonly #first = Promise.withResolvers<void>();
 
   constructor(options: ProbeOptions) {
     this.#options = options;
@@ -43,6 +44,11 @@ export class Probe {
     if (this.#timer === null) this.#again(0);
   }
 
+  /** Resolves when there is a finding to tell, or nothing to watch. An agent that comes back must not say `unknown` of a node that is well. */
+  async firstLook(): Promise<void> {
+    if (this.#target !== null) await this.#first.promise;
+  }
+
   /** The newest finding, as Hello and Status carry it. */
   status(): MessageInitShape<typeof StatusSchema> {
     const { syncStatus, height, detail } = this.#found;
@@ -53,6 +59,7 @@ export class Probe {
 
   stop(): void {
     this.#abort.abort();
+    this.#first.resolve();
     if (this.#timer !== null) clearTimeout(this.#timer);
   }
 
@@ -66,6 +73,7 @@ export class Probe {
     const found = await checkReadiness(target.check, target.port, this.#abort.signal);
     if (this.#abort.signal.aborted) return;
     if (target === this.#target) this.#take(found);
+    this.#first.resolve();
     this.#again(this.#options.everyMs);
   }
 

@@ -19,6 +19,8 @@ import {
 } from "./proc.ts";
 
 const POLL_MS = 50;
+/** The system ends a killed process at once, unless it hangs in the kernel. */
+const KILL_MS = 30_000;
 const LOG_MAX_BYTES = 16 * 1024 * 1024;
 
 const identitySchema = z.object({ pid: z.int().positive(), startTicks: z.number(), bootId: z.string() });
@@ -75,7 +77,13 @@ export class ProcessAdapter implements RuntimeAdapter {
       if (!(await hasEnded(running, graceMs))) this.#log.warn({ pid: running.pid, graceMs }, "chain node is killed");
     }
     // The leader's helpers, or a leader that would not go.
-    while (killMarked(CHAIN_MARK, spec.dataDir) > 0) await delay(POLL_MS);
+    const deadline = performance.now() + KILL_MS;
+    while (killMarked(CHAIN_MARK, spec.dataDir) > 0) {
+      if (performance.now() > deadline) {
+        throw new OrreryError("command_failed", "The chain node's processes do not end, not even by force.");
+      }
+      await delay(POLL_MS);
+    }
     rmSync(this.#pidFile, { force: true });
     if (running !== null) this.#log.info({ pid: running.pid }, "chain node stopped");
   }

@@ -22,7 +22,7 @@ export function renderUnit(spec: ProcessSpec, user: string | null): string {
     "",
     "[Service]",
     "Type=exec",
-    ...(user === null ? [] : [`User=${user}`]),
+    ...(user === null ? [] : [`User=${user}`, ownership(spec.dataDir, user)]),
     `WorkingDirectory=${specifiersEscaped(spec.dataDir)}`,
     ...environment.map(([name, value]) => `Environment=${quoted(`${name}=${value}`)}`),
     // The leading colon keeps systemd from replacing $NAME in arguments.
@@ -42,6 +42,11 @@ export function renderUnit(spec: ProcessSpec, user: string | null): string {
     "",
   ];
   return lines.join("\n");
+}
+
+/** The agent writes the files and the node's own account must be able to use them; `+` runs this with the manager's rights, links are not followed. */
+function ownership(dataDir: string, user: string): string {
+  return `ExecStartPre=+:/bin/chown -hR ${user}: ${quoted(dataDir)}`;
 }
 
 /** One word for a unit file: in double quotes, with C escapes for what is special and `%%` for the specifier sign. */

@@ -88,6 +88,7 @@ describe("a real anvil under a real agent", () => {
       const [before, after] = peer.all("hello").slice(-2);
       expect(after?.installationId).toBe(before?.installationId);
       expect(after?.sessionEpoch).toBeGreaterThan(before?.sessionEpoch ?? 0n);
+      expect(after?.status?.syncStatus).toBe(SyncStatus.SYNCED);
       sendCommand(peer, { id: `start-after-${signal}`, type: CommandType.START });
       expect(await peer.ended(`start-after-${signal}`)).toBe("completed");
       await peer.until("synced", () => lastStatus()?.syncStatus === SyncStatus.SYNCED);

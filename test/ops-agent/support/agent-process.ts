@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { CHAIN_MARK, findByEnvironment, RECIPE_MARK } from "../../../ops-agent/runtime/proc.ts";
 
-export const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
+const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
 export const TOKEN = "a-node-token-that-must-never-be-logged";
 
 /** A host in a directory of its own, on which a real agent process is started, killed and started again. */
