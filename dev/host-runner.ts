@@ -11,6 +11,7 @@ const hostSchema = z.object({
   tag: z.string(),
   status: z.enum(["starting", "running", "off"]),
 });
+const hostsSchema = z.object({ hosts: z.array(hostSchema) });
 const processSchema = z.object({ pid: z.number(), alive: z.boolean() });
 const processesSchema = z.object({ agent: processSchema.nullable(), chain: z.array(processSchema) });
 
@@ -27,7 +28,7 @@ export class HostRunner {
   }
 
   async hosts(): Promise<readonly RunnerHost[]> {
-    return z.array(hostSchema).parse(await this.#send("GET", "/hosts"));
+    return hostsSchema.parse(await this.#send("GET", "/hosts")).hosts;
   }
 
   async processes(providerHostId: string): Promise<z.output<typeof processesSchema>> {

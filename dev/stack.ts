@@ -62,9 +62,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const step = options.onStep ?? ((_label, work) => work());
   const dataDir = await openDataDir(options.dataDir);
   const cleanUps: (() => Promise<void> | void)[] = [() => dataDir.release()];
-  const stop = once(async () => {
-    for (const cleanUp of cleanUps.reverse()) await cleanUp();
-  });
+  const stop = once(() => runAll(cleanUps.reverse()));
   try {
     return await assemble(options, dataDir, step, cleanUps, stop);
   } catch (error) {
@@ -103,6 +101,7 @@ async function assemble(
   dataDir.register(worker.process);
   cleanUps.push(() => worker.process.stop());
 
+  await step("boot the hosts that are there", () => bootHosts(runner));
   const operatorKey = await new OperatorApi(worker.url, secrets.bootstrapSecret).createKey("development operator", [
     "admin",
   ]);
@@ -163,6 +162,13 @@ async function stopRunner(runner: RunningHostRunner): Promise<void> {
   await runner.process.stop();
 }
 
+/** Hosts of an earlier start were powered off with it. */
+async function bootHosts(runner: RunningHostRunner): Promise<void> {
+  for (const host of await runner.client.hosts()) {
+    if (host.status === "off") await runner.client.startAgent(host.providerHostId);
+  }
+}
+
 async function workerPlace(
   options: StackOptions,
   dataDir: DataDir,
@@ -204,6 +210,19 @@ function startCron(options: StackOptions, workerUrl: string): CronDriver | null 
     options.cronEveryMs ?? CRON_MS,
     (error) => console.error(`The cron trigger failed: ${error instanceof Error ? error.message : error}`),
   );
+}
+
+/** Runs every clean-up though one fails, so that one stuck part leaves no other behind. @throws the first failure */
+async function runAll(cleanUps: readonly (() => Promise<void> | void)[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const cleanUp of cleanUps) {
+    try {
+      await cleanUp();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {

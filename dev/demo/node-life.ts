@@ -8,6 +8,8 @@ const HEALTHY_MS = 60_000;
 /** Silence becomes `down` 120 s after the last beat; the rest is what the alarm and the way to Postgres may take. */
 const DOWN_MS = 135_000;
 const TERMINATE_MS = 120_000;
+/** A wake-up that the queue lost is repeated by the object after 30 s. */
+const EVENT_MS = 45_000;
 const WATCH_MS = 100;
 
 /** Asks for an anvil node and shows each step of its saga until it serves. */
@@ -126,13 +128,19 @@ export async function killAndRecover(stack: Stack, display: Display, nodeId: str
   await display.step("call eth_blockNumber", async (note) => note(`block ${await chainHeight(node)}`));
 }
 
-async function downEvent(stack: Stack, nodeId: string): Promise<{ at: number; lastBeatAt: number }> {
-  const events = await stack.api.events(nodeId);
-  const down = events.find((event) => event.kind === "state_changed" && event.body.to === "down");
-  const effectiveAt = down?.body.effective_at;
-  if (down === undefined || typeof effectiveAt !== "string")
-    throw new Error("The node's events show no change to down.");
-  return { at: Date.parse(down.occurred_at), lastBeatAt: Date.parse(effectiveAt) };
+/** The node's own change to down; the state is the object's word at once, its events follow by way of the queue. */
+function downEvent(stack: Stack, nodeId: string): Promise<{ at: number; lastBeatAt: number }> {
+  return until(
+    "the change to down among the node's events",
+    async () => {
+      const events = await stack.api.events(nodeId);
+      const down = events.find((event) => event.kind === "state_changed" && event.body.to === "down");
+      const effectiveAt = down?.body.effective_at;
+      if (down === undefined || typeof effectiveAt !== "string") return null;
+      return { at: Date.parse(down.occurred_at), lastBeatAt: Date.parse(effectiveAt) };
+    },
+    { timeoutMs: EVENT_MS },
+  );
 }
 
 /** Terminates the node and shows each step of it. */
