@@ -2,7 +2,7 @@ import { evictDurableObject } from "cloudflare:test";
 import { beforeEach, describe, it, vi } from "vitest";
 import { SYNCED, TestAgent } from "./test-agent.ts";
 import { TestClock } from "./test-clock.ts";
-import { muteQueue, TestNode } from "./test-node.ts";
+import { muteQueue, refusalOf, TestNode } from "./test-node.ts";
 
 let clock: TestClock;
 let queue: ReturnType<typeof muteQueue>;
@@ -21,7 +21,7 @@ describe("a node's birth", () => {
     expect(born).toMatchObject({ state: "provisioning", stateVersion: 1, incarnation: clock.now(), nextDue: null });
     await evictDurableObject(node.stub);
     expect(await node.stub.initialise(node.birth())).toEqual(born);
-    await expect(node.stub.initialise(node.birth({ region: "moon" }))).rejects.toMatchObject({
+    expect(await refusalOf(() => node.stub.initialise(node.birth({ region: "moon" })))).toMatchObject({
       code: "incarnation_conflict",
     });
     expect(await node.states()).toEqual(["provisioning"]);
@@ -30,17 +30,17 @@ describe("a node's birth", () => {
   it("is needed before anything else", async ({ expect }) => {
     const { stub } = new TestNode();
     const missing = { code: "node_not_found" };
-    await expect(stub.view()).rejects.toMatchObject(missing);
-    await expect(stub.touch()).rejects.toMatchObject(missing);
-    await expect(stub.transition("syncing", "provision_saga", null)).rejects.toMatchObject(missing);
-    await expect(stub.readOutbox(0, 10)).rejects.toMatchObject(missing);
+    expect(await refusalOf(() => stub.view())).toMatchObject(missing);
+    expect(await refusalOf(() => stub.touch())).toMatchObject(missing);
+    expect(await refusalOf(() => stub.transition("syncing", "provision_saga", null))).toMatchObject(missing);
+    expect(await refusalOf(() => stub.readOutbox(0, 10))).toMatchObject(missing);
   });
 });
 
 describe("a node's states", () => {
   it("follow the table, bump the version and are told of in the same change", async ({ expect }) => {
     const node = await TestNode.born();
-    await expect(node.stub.transition("healthy", "provision_saga", null)).rejects.toMatchObject({
+    expect(await refusalOf(() => node.stub.transition("healthy", "provision_saga", null))).toMatchObject({
       code: "invalid_transition",
       details: { from: "provisioning", to: "healthy" },
     });
@@ -69,7 +69,7 @@ describe("a node's states", () => {
       reason: "by hand",
     });
     await node.stub.forceTransition("failed", "compensation", "gone", "saga:x");
-    await expect(node.stub.forceTransition("syncing", "operator", "back", "key:admin")).rejects.toMatchObject({
+    expect(await refusalOf(() => node.stub.forceTransition("syncing", "operator", "back", "key:admin"))).toMatchObject({
       code: "node_ended",
     });
   });
@@ -101,7 +101,7 @@ describe("the outbox", () => {
     await node.stub.purgeOutbox(all.incarnation, first?.position ?? 0);
     await node.stub.purgeOutbox(all.incarnation, first?.position ?? 0);
     expect((await node.stub.readOutbox(0, 100)).events).toEqual([second]);
-    await expect(node.stub.purgeOutbox(1, 99)).rejects.toMatchObject({ code: "incarnation_conflict" });
+    expect(await refusalOf(() => node.stub.purgeOutbox(1, 99))).toMatchObject({ code: "incarnation_conflict" });
   });
 
   it("never uses a position twice", async ({ expect }) => {
@@ -115,9 +115,9 @@ describe("the outbox", () => {
   });
 
   it("wakes its reader at each change, and each 30 s while it stays unread", async ({ expect }) => {
-    const node = await TestNode.syncing();
+    const node = await TestNode.born();
     const calls = queue.mock.calls.length;
-    expect(calls).toBeGreaterThanOrEqual(2);
+    expect(calls).toBeGreaterThanOrEqual(1);
     expect(queue).toHaveBeenLastCalledWith({ nodeId: node.nodeId });
     for (let round = 1; round <= 3; round += 1) {
       await clock.forward(30_000);
@@ -163,9 +163,9 @@ describe("a node's end", () => {
     expect(await node.stub.view()).toMatchObject({ state: "terminated", syncStatus: "unknown", installations: [] });
     expect(await node.stub.touch()).toMatchObject({ state: "terminated", nextDue: null });
     expect(await node.stub.initialise(node.birth())).toMatchObject({ state: "terminated" });
-    await expect(node.stub.command("c1")).rejects.toMatchObject({ code: "command_not_found" });
-    await expect(node.stub.enqueueCommand(node.request("c2"))).rejects.toMatchObject({ code: "node_ended" });
-    await expect(node.stub.expectInstallation(2, null)).rejects.toMatchObject({ code: "node_ended" });
+    expect(await refusalOf(() => node.stub.command("c1"))).toMatchObject({ code: "command_not_found" });
+    expect(await refusalOf(() => node.stub.enqueueCommand(node.request("c2")))).toMatchObject({ code: "node_ended" });
+    expect(await refusalOf(() => node.stub.expectInstallation(2, null))).toMatchObject({ code: "node_ended" });
     expect(await node.alarmAt()).toBeNull();
   });
 });

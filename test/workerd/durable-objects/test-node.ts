@@ -2,6 +2,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { uuidv7 } from "uuidv7";
 import { vi } from "vitest";
+import { type ErrorData, toErrorData } from "../../../domain/errors.ts";
 import type { CommandPayload, CommandRequest } from "../../../domain/node/command.ts";
 import type { NodeBirth, NodeEventBody } from "../../../domain/node/node.ts";
 import type { NodeObject } from "../../../durable-objects/node/object.ts";
@@ -102,4 +103,14 @@ export function muteQueue() {
   return vi
     .spyOn(env.HEALTH_EVENTS, "send")
     .mockResolvedValue({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
+}
+
+/** What a call was refused with. The call is awaited here, because a rejected RPC promise counts its own awaits. */
+export async function refusalOf(call: () => Promise<unknown>): Promise<ErrorData> {
+  try {
+    await call();
+  } catch (thrown) {
+    return toErrorData(thrown);
+  }
+  throw new Error("the call was not refused");
 }
