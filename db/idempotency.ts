@@ -33,6 +33,7 @@ const LOCK_NOT_AVAILABLE = "55P03";
  * Runs `effect` once for ever per (tenant, principal, key), in one transaction with the row that remembers its answer.
  * A duplicate that arrives meanwhile waits for the first and replays its answer; an effect that throws leaves nothing.
  * @param read parses a stored answer
+ * @param waitMs the longest wait for another transaction
  * @throws idempotency_key_reused for another request with the key; idempotency_in_progress when the wait was too long
  */
 export async function oncePerKey<T>(
@@ -40,10 +41,11 @@ export async function oncePerKey<T>(
   request: IdempotentRequest,
   read: (stored: unknown) => T,
   effect: (tx: Transaction) => Promise<Effect<T>>,
+  waitMs: number = DEFAULTS.api.idempotencyWaitMs,
 ): Promise<OnceAnswer<T>> {
   try {
     return await db.transaction(async (tx) => {
-      await tx.execute(sql`select set_config('lock_timeout', ${String(DEFAULTS.api.idempotencyWaitMs)}, true)`);
+      await tx.execute(sql`select set_config('lock_timeout', ${String(waitMs)}, true)`);
       if (!(await claim(tx, request))) return replay(tx, request, read);
       const { status, body, replayBody } = await effect(tx);
       await tx
