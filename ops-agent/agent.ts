@@ -98,7 +98,7 @@ export class Agent {
         this.#probe.stop();
         return { kind: "refused", code: end.code, message: end.message };
       }
-      const wasGood = end.kind === "lost" && end.welcomed && performance.now() - since > DEFAULTS.heartbeat.beatMs;
+      const wasGood = end.welcomed && performance.now() - since > DEFAULTS.heartbeat.beatMs;
       failures = wasGood ? 0 : failures + 1;
       await this.#pause(end, failures);
     }
@@ -138,7 +138,6 @@ export class Agent {
       onMessage: (body) => this.#take(body),
       onWelcome: () => this.#log.info({ session_epoch: Number(sessionEpoch) }, "session established"),
       log: this.#log,
-      now: () => performance.now(),
     });
     this.#session = session;
     const end = await session.ended;

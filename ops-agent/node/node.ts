@@ -112,8 +112,8 @@ export class ChainNode {
     return {
       nodeId,
       program: await dataDir.existing(renderTemplate(command, scope)),
-      args: args.map((arg) => renderTemplate(arg, scope)),
-      env: Object.fromEntries(Object.entries(env).map(([name, value]) => [name, renderTemplate(value, scope)])),
+      args: args.map((arg) => argument(arg, scope)),
+      env: Object.fromEntries(Object.entries(env).map(([name, value]) => [name, argument(value, scope)])),
       dataDir: dataDir.path,
       stopSignal: stop_signal,
       stopGraceMs: stop_grace,
@@ -141,4 +141,11 @@ export class ChainNode {
     });
     this.#options.probe.watch({ check, port, endpoints: Object.fromEntries(endpoints) });
   }
+}
+
+/** A rendered text that a program can be given: the system ends such texts at a zero byte. */
+function argument(text: string, scope: TemplateScope): string {
+  const rendered = renderTemplate(text, scope);
+  if (!rendered.includes("\0")) return rendered;
+  throw new OrreryError("recipe_invalid", `The argument ${JSON.stringify(text)} holds a zero byte.`);
 }

@@ -12,6 +12,7 @@ export type SessionEnd =
   | { readonly kind: "lost"; readonly welcomed: boolean; readonly reason: string }
   | {
       readonly kind: "goodbye";
+      readonly welcomed: boolean;
       readonly code: string;
       readonly message: string;
       readonly reconnectAfterMs: number | null;
@@ -25,8 +26,6 @@ export interface SessionOptions {
   readonly onMessage: (body: ControlBody) => void;
   readonly onWelcome: () => void;
   readonly log: Logger;
-  /** Milliseconds that only go forward. */
-  readonly now: () => number;
 }
 
 /**
@@ -39,13 +38,13 @@ export class Session {
   readonly #socket: WebSocket;
   readonly #end: (end: SessionEnd) => void;
   #welcomed = false;
-  #lastHeard: number;
+  /** Beats since anything was heard. Beats, not time: when it was we who slept, the answers wait in the socket. */
+  #unanswered = 0;
   #timer: NodeJS.Timeout;
   #refusal: string | null = null;
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.#lastHeard = options.now();
     const { promise, resolve } = Promise.withResolvers<SessionEnd>();
     this.ended = promise;
     this.#end = resolve;
@@ -77,7 +76,7 @@ export class Session {
   }
 
   #receive(data: RawData, isBinary: boolean): void {
-    this.#lastHeard = this.#options.now();
+    this.#unanswered = 0;
     if (!isBinary) return;
     const frame = parseFrame(toBytes(data));
     if (!frame.ok) {
@@ -90,7 +89,13 @@ export class Session {
   }
 
   #goodbye({ code, message, reconnectAfterMs }: Goodbye): void {
-    this.#finish({ kind: "goodbye", code, message, reconnectAfterMs: reconnectAfterMs ?? null });
+    this.#finish({
+      kind: "goodbye",
+      welcomed: this.#welcomed,
+      code,
+      message,
+      reconnectAfterMs: reconnectAfterMs ?? null,
+    });
     this.#socket.close(1000);
   }
 
@@ -99,17 +104,18 @@ export class Session {
     this.#welcomed = true;
     clearTimeout(this.#timer);
     const beatMs = welcome.beatIntervalMs > 0 ? welcome.beatIntervalMs : DEFAULTS.heartbeat.beatMs;
-    this.#timer = setInterval(() => this.#beat(beatMs), beatMs);
+    this.#timer = setInterval(() => this.#beat(), beatMs);
     this.#options.onWelcome();
-    this.#beat(beatMs);
+    this.#beat();
   }
 
   /** A `ping` goes along with a full beat: it is the only frame that the peer answers without waking the node's object. */
-  #beat(beatMs: number): void {
-    if (this.#options.now() - this.#lastHeard > DEAD_AFTER_BEATS * beatMs) {
+  #beat(): void {
+    if (this.#unanswered >= DEAD_AFTER_BEATS) {
       this.#lose(`nothing heard for ${DEAD_AFTER_BEATS} beats`);
       return;
     }
+    this.#unanswered += 1;
     const runningCommandIds = [...this.#options.runningIds()];
     if (runningCommandIds.length > 0) this.send({ body: { case: "beat", value: { runningCommandIds } } });
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send("ping");

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { errorCodeOf } from "../../../domain/errors.ts";
 import { createLog } from "../../../ops-agent/log.ts";
 import type { ProcessSpec } from "../../../ops-agent/runtime/adapter.ts";
-import { SystemdAdapter } from "../../../ops-agent/runtime/systemd.ts";
+import { SystemdAdapter, systemctl } from "../../../ops-agent/runtime/systemd.ts";
 import { renderUnit, unitName } from "../../../ops-agent/runtime/unit-file.ts";
 import { testDirectory } from "../support/directory.ts";
 
@@ -72,12 +72,12 @@ describe("a unit file", () => {
 
   it("keeps every value inside its directive", () => {
     const directory = testDirectory();
-    const clean = renderUnit(specIn(directory, []), null).split("\n").length;
+    const lines = (args: readonly string[]) => renderUnit(specIn(directory, args), null).split(/[\n\r]/);
+    const clean = lines([]).length;
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "binary" })), (args) => {
-        const text = renderUnit(specIn(directory, args), null);
-        expect(text.split("\n")).toHaveLength(clean);
-        expect(text.replaceAll("%%", "")).not.toContain("%");
+        expect(lines(args)).toHaveLength(clean);
+        expect(lines(args).join("").replaceAll("%%", "")).not.toContain("%");
       }),
     );
   });
@@ -95,6 +95,14 @@ describe("a unit file", () => {
       expect(text).toContain(`\n${line}\n`);
     }
     expect(text).toContain(`\nReadWritePaths="${spec.dataDir}"\n`);
+  });
+});
+
+describe("systemctl", () => {
+  it("answers the exit code and what was printed", async (context) => {
+    if (spawnSync("systemctl", ["--version"]).status !== 0) context.skip("systemctl is not on this machine");
+    expect(await systemctl("--version")).toMatchObject({ code: 0, output: expect.stringContaining("systemd") });
+    expect((await systemctl("no-such-verb")).code).not.toBe(0);
   });
 });
 

@@ -25,7 +25,8 @@ export class ControlPeer {
   connections = 0;
   /** While true, pings get no answer, as when a middle box has lost the connection. */
   isSilent = false;
-  beatIntervalMs = 200;
+  /** Long enough that a busy machine does not make a peer look dead. */
+  beatIntervalMs = 2_000;
   readonly #server = createServer();
   readonly #sockets = new WebSocketServer({ server: this.#server });
   readonly #waiters = new Set<Waiter>();
