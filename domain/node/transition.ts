@@ -8,7 +8,7 @@ interface TransitionRule {
 }
 
 /** DESIGN section 4, row by row. What is not here is refused; compensation goes by `forceTransition`. */
-export const TRANSITIONS: readonly TransitionRule[] = [
+const TRANSITIONS: readonly TransitionRule[] = [
   { from: ["provisioning"], to: "syncing", by: ["provision_saga"] },
   { from: ["provisioning"], to: "failed", by: ["provision_saga", "compensation"] },
   { from: ["syncing"], to: "healthy", by: ["evaluation"] },
@@ -84,7 +84,7 @@ export function forceTransition(condition: NodeCondition, request: TransitionReq
   return enter(condition, request);
 }
 
-export function isAllowed(from: NodeState, to: NodeState, trigger: TransitionTrigger): boolean {
+function isAllowed(from: NodeState, to: NodeState, trigger: TransitionTrigger): boolean {
   return TRANSITIONS.some((rule) => rule.to === to && rule.from.includes(from) && rule.by.includes(trigger));
 }
 

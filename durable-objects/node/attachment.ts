@@ -29,7 +29,6 @@ const attachmentSchema = z.discriminatedUnion("phase", [
 
 export type Attachment = z.output<typeof attachmentSchema>;
 export type OpenAttachment = Extract<Attachment, { phase: "open" }>;
-export type CommandSighting = z.output<typeof sightingSchema>;
 
 export function readAttachment(socket: WebSocket): Attachment | null {
   const parsed = attachmentSchema.safeParse(socket.deserializeAttachment());

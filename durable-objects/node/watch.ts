@@ -60,7 +60,9 @@ export class NodeWatch {
   hasListeningGap(node: NodeRecord, alarmAt: EpochMs | null, now: EpochMs): boolean {
     if (isTerminal(node.state)) return false;
     if (this.#lostSessions().length > 0) return true;
-    const isLate = alarmAt !== null && now - alarmAt > DEFAULTS.node.overdueMs;
+    // An alarm from before the present listening has been accounted for.
+    if (alarmAt === null || alarmAt < node.listeningSince) return false;
+    const isLate = now - alarmAt > DEFAULTS.node.overdueMs;
     return isLate && this.session(this.#store.activeInstallation()) === null;
   }
 

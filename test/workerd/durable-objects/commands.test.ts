@@ -216,7 +216,7 @@ describe("many commands", () => {
     }
     await expect.poll(() => stateOf(node, "c999")).toBe("completed");
     expect(agent.delivered()).toEqual(ids);
-  }, 60_000);
+  }, 120_000);
 
   it("are listed newest first, page by page", async ({ expect }) => {
     const node = await TestNode.syncing();

@@ -13,7 +13,7 @@ type Init = Exclude<MessageInitShape<typeof AgentMessageSchema>, { $typeName: st
 type Body = NonNullable<Init["body"]>;
 type HelloInit = Partial<Omit<Hello, "$typeName" | "$unknown">>;
 
-export const INSTALLATION = "11111111-1111-4111-8111-111111111111";
+const INSTALLATION = "11111111-1111-4111-8111-111111111111";
 
 export const SYNCED = create(StatusSchema, { syncStatus: SyncStatus.SYNCED });
 
