@@ -113,7 +113,7 @@ export class Fleet implements AsyncDisposable {
         const row = await query((db) => findSaga(db, id));
         return row !== null && row.status !== "running" ? row : null;
       },
-      { timeout: 20_000, interval: 20 },
+      { timeout: 50_000, interval: 150 },
     );
   }
 
@@ -156,7 +156,17 @@ export class Fleet implements AsyncDisposable {
   async #run(): Promise<void> {
     while (this.#open) {
       for (const boot of this.cloud.hosts()) await this.#tend(boot);
+      this.#hangUpTheDestroyed();
       await scheduler.wait(LOOK_AGAIN_MS);
+    }
+  }
+
+  #hangUpTheDestroyed(): void {
+    const live = new Set(this.cloud.hosts().map(({ host }) => host.providerHostId));
+    for (const [hostId, agent] of this.#agents) {
+      if (live.has(hostId)) continue;
+      agent.socket.close(1000);
+      this.#agents.delete(hostId);
     }
   }
 

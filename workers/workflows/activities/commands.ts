@@ -1,4 +1,5 @@
 import { uuidv7 } from "uuidv7";
+import { hostsOfNode } from "../../../db/hosts.ts";
 import { recipeFile } from "../../../domain/chain/parse.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { type ErrorCode, OrreryError } from "../../../domain/errors.ts";
@@ -33,10 +34,12 @@ export async function sendStart(deps: SagaDeps, saga: SagaRef): Promise<StepRepo
   return pending(`command ${command.commandId}`, command.commandId);
 }
 
-/** An agent that is away cannot stop anything, and its host is about to be destroyed: nothing to wait for. */
+/** Where no host is left or no agent is connected, nobody can stop anything, and there is nothing to wait for. */
 export async function sendStop(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
   const { installations, state } = await viewNode(deps, saga);
   if (state === "terminated" || state === "failed") return skipped(`the node has ended as ${state}`);
+  const hosts = await deps.database((db) => hostsOfNode(db, saga.nodeId));
+  if (hosts.every(({ status }) => status === "destroyed")) return skipped("no host is left");
   if (!installations.some(({ connected }) => connected)) return skipped("no agent is connected");
   // 0: as long as the chain's runtime file allows.
   const command = await enqueue(deps, saga, { type: "STOP", graceMs: 0 }, DEFAULTS.saga.stopWaitMs);
