@@ -2,7 +2,6 @@ import { OrreryError } from "../errors.ts";
 import type { EpochMs } from "../node/node.ts";
 
 export const SUBSCRIPTION_STATUSES = ["pending_payment", "active", "expiring", "terminated"] as const;
-export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
 /**
  * A node may be created on an active subscription that has not run out.

@@ -2,7 +2,7 @@ import { createRoute, OpenAPIHono, type RouteConfig, z } from "@hono/zod-openapi
 import type { MiddlewareHandler } from "hono";
 import type { RouteScope } from "../../domain/auth/scopes.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { ERRORS, type ErrorCode, OrreryError } from "../../domain/errors.ts";
+import { type ErrorCode, OrreryError } from "../../domain/errors.ts";
 import type { ApiEnv } from "./context.ts";
 import { authentication } from "./middleware/authentication.ts";
 import { jsonBody, limitBody } from "./middleware/body.ts";
@@ -70,9 +70,9 @@ export function jsonResponse<T extends z.ZodType>(schema: T, description: string
 function gate(policy: RoutePolicy, config: Pick<RouteConfig, "request">): MiddlewareHandler<ApiEnv>[] {
   const { scope } = policy;
   const chain: MiddlewareHandler<ApiEnv>[] = [];
-  if (scope !== "public" && scope !== "agent") chain.push(authentication);
-  chain.push(rateLimit);
-  if (scope !== "public" && scope !== "agent") chain.push(requireScope(scope, policy.bootstrap ?? false));
+  if (scope === "public") chain.push(rateLimit);
+  // An agent's route checks and counts the node's token itself: behind one address there can be a whole fleet.
+  else if (scope !== "agent") chain.push(authentication, rateLimit, requireScope(scope, policy.bootstrap ?? false));
   const body = config.request?.body;
   if (body !== undefined) chain.push(limitBody(policy.bodyLimitBytes), jsonBody(body.required ?? false));
   return chain;
@@ -109,7 +109,3 @@ export const problemSchema = z
 
 /** The errors that any route can answer. */
 export const COMMON_ERRORS: readonly ErrorCode[] = ["rate_limited", "database_unavailable", "internal"];
-
-export function errorStatus(code: ErrorCode): number {
-  return ERRORS[code].status;
-}

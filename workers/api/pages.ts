@@ -87,6 +87,6 @@ export function newestCursor(list: string): (last: PagePosition) => string {
   return ({ createdAt, id }) => encodeCursor(list, [createdAt.getTime(), id]);
 }
 
-export function isUuid(text: string): boolean {
+function isUuid(text: string): boolean {
   return z.uuid().safeParse(text).success;
 }

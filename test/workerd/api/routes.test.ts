@@ -74,6 +74,11 @@ describe("the documentation", () => {
     for (const name of references) expect(schemas).toHaveProperty([name ?? ""]);
   });
 
+  it("is the document that test/api validates against the OpenAPI specification", async ({ expect }) => {
+    const document = JSON.stringify(apiDocument(createApp()), null, 2);
+    await expect(`${document}\n`).toMatchFileSnapshot("./openapi.json.snap");
+  });
+
   it("is readable without scripts and without anything from elsewhere", async ({ expect }) => {
     const page = await call("GET", "/api/v1/docs");
     expect(page.headers.get("content-type")).toMatch(/^text\/html/);

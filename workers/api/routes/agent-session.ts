@@ -5,6 +5,7 @@ import { openAgentSession } from "../../../durable-objects/shared/stubs.ts";
 import type { ApiContext } from "../context.ts";
 import { defineRoute, newRouter } from "../define-route.ts";
 import { uuid } from "../fields.ts";
+import { clientAddress, enforceRateLimit } from "../middleware/rate-limit.ts";
 
 const session = defineRoute(
   { scope: "agent", errors: ["agent_unauthenticated", "agent_revoked", "agent_conflict"] },
@@ -37,5 +38,7 @@ async function assertNodeToken(c: ApiContext, nodeId: string, generation: number
   const token = /^Bearer ([0-9a-f]{64})$/.exec(c.req.header("authorization") ?? "")?.[1];
   const valid =
     token !== undefined && (await verifyNodeToken(c.get("config").MASTER_SECRET, nodeId, generation, token));
+  // As with API keys: wrong credentials count against their address, right ones against their holder.
+  await enforceRateLimit(c, valid ? `node:${nodeId}` : `address:${clientAddress(c)}`);
   if (!valid) throw new OrreryError("agent_unauthenticated", "The node token is not this node's.");
 }
