@@ -24,6 +24,8 @@ import type { NodeRecord } from "./store.ts";
 export class NodeObject extends DurableObject<Env> implements NodeContract {
   readonly #parts: NodeParts;
   #started: Promise<unknown>;
+  /** The alarm as this instance found it; undefined once what it may say of a gap has been noticed. */
+  #alarmAtStart: number | null | undefined = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -40,7 +42,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   }
 
   async view(): Promise<NodeView> {
-    await this.#ready();
+    await this.#open();
     return this.#parts.lifecycle.view(this.#node());
   }
 
@@ -122,21 +124,24 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   override async fetch(request: Request): Promise<Response> {
     await this.#ready();
     if (!hasSchema(this.ctx.storage.sql)) return Response.json({ code: "node_not_found" }, { status: 404 });
+    this.#noticeGapAtStart();
     const response = this.#parts.session.accept(request);
     await this.#parts.clock.arm();
     return response;
   }
 
   override async webSocketMessage(socket: WebSocket, data: ArrayBuffer | string): Promise<void> {
-    await this.#ready();
+    await this.#open();
     this.#parts.session.onMessage(socket, data);
     await this.#parts.clock.arm();
   }
 
+  /** A close that wakes us from hibernation is told before gaps are looked for: its socket is listed no more. */
   override async webSocketClose(socket: WebSocket): Promise<void> {
     await this.#ready();
     this.#parts.sockets.close(socket, "closed by the agent");
     this.#parts.session.onClose(socket);
+    this.#noticeGapAtStart();
     await this.#parts.clock.arm();
   }
 
@@ -166,8 +171,14 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   async #start(): Promise<void> {
     if (!hasSchema(this.ctx.storage.sql)) return;
     migrate(this.ctx.storage, NODE_MIGRATIONS);
-    this.#noticeGap(await this.ctx.storage.getAlarm());
+    this.#alarmAtStart = await this.ctx.storage.getAlarm();
     await this.#parts.clock.armIfNone();
+  }
+
+  #noticeGapAtStart(): void {
+    if (this.#alarmAtStart === undefined) return;
+    this.#noticeGap(this.#alarmAtStart);
+    this.#alarmAtStart = undefined;
   }
 
   #noticeGap(alarmAt: number | null): void {
@@ -188,6 +199,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   async #open(): Promise<void> {
     await this.#ready();
     this.#node();
+    this.#noticeGapAtStart();
   }
 
   #node(): NodeRecord {

@@ -82,6 +82,33 @@ describe("a node's silence", () => {
   });
 });
 
+describe("a connection that closes while the object hibernates", () => {
+  it("is the agent's leaving, not a gap in our listening", async ({ expect }) => {
+    const { node, agent } = await healthyNode();
+    await clock.forward(30_000);
+    await agent.ping();
+    const lastBeat = clock.now();
+    await evictDurableObject(node.stub);
+    agent.socket.close(1000, "bye");
+    await expect.poll(() => node.eventsOf("agent_disconnected")).toMatchObject([{ lastBeatAt: lastBeat }]);
+    expect(await node.eventsOf("listening_gap")).toEqual([]);
+    await ringUntil(node, lastBeat + 120_000);
+    expect(await node.stub.view()).toMatchObject({ state: "down", downSince: lastBeat });
+  });
+
+  it("together with the object, as in a deploy, never makes the node down while its agent comes back", async ({
+    expect,
+  }) => {
+    const { node } = await healthyNode();
+    await ringUntil(node, clock.now() + 115_000);
+    await evictDurableObject(node.stub, { webSockets: "close" });
+    await clock.forward(4_000);
+    await TestAgent.join(node.stub, 2, { status: SYNCED });
+    await ringUntil(node, clock.now() + 119_999);
+    expect(await node.states()).toEqual([]);
+  });
+});
+
 describe("an agent's return", () => {
   it("within 120 s on the same connection leaves no trace", async ({ expect }) => {
     const { node, agent } = await healthyNode();
