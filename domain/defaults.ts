@@ -58,6 +58,8 @@ export const DEFAULTS = {
     restartLimit: 20,
     sweepBatch: 100,
     sweepParallel: 4,
+    /** A running saga that has not moved for so long is touched by the sweep, in case its runtime died under it. */
+    touchAfterMs: 15 * SECOND,
     /** A step's retries: `delay` doubles. The last step of a saga, without which it leaves something behind, tries longer. */
     step: { limit: 5, delayMs: SECOND, timeoutMs: 2 * MINUTE },
     criticalStep: { limit: 12, delayMs: SECOND, timeoutMs: 2 * MINUTE },

@@ -40,3 +40,6 @@ export function commandEndedEvent(commandId: string): string {
 
 /** The event by which a saga that unwound tells the one that took over. */
 export const SAGA_ENDED_EVENT = "other-saga-ended";
+
+/** An event that no step waits for: taking it makes the engine load the instance, which goes on where it was. */
+export const TOUCH_EVENT = "touch";

@@ -9,7 +9,7 @@ export type SagaRepair = "create" | "restart" | "give_up" | "reconcile" | "none"
 
 /**
  * Compares a row that should be running with the engine's own status (null: the engine has no such instance).
- * Asking for the status was itself the touch that wakes a sleeping instance, so a healthy one needs nothing more.
+ * An instance that is under way needs no repair, at most a touch.
  */
 export function planSagaRepair(status: string | null, restarts: number, restartLimit: number): SagaRepair {
   switch (status) {
@@ -23,6 +23,14 @@ export function planSagaRepair(status: string | null, restarts: number, restartL
     default:
       return "none";
   }
+}
+
+/**
+ * Whether an instance that says it runs may have lost its runtime in the middle of a step: it has not moved for a while
+ * and waits for no event that would wake it. The engine's own timer would find it too, but only at the step's time-out.
+ */
+export function needsTouch(status: string | null, quietMs: number, touchAfterMs: number): boolean {
+  return (status === "running" || status === "queued") && quietMs >= touchAfterMs;
 }
 
 /**

@@ -2,7 +2,7 @@ import { markHostsDestroying } from "../../db/hosts.ts";
 import { countRestart, endSaga, type SagaRow, takeSagasToSweep } from "../../db/sagas.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { isSagaWorkflow, type SagaWorkflow } from "../../domain/saga/ids.ts";
-import { endByNodeState, planSagaRepair, type SagaRepair } from "../../domain/saga/repair.ts";
+import { endByNodeState, needsTouch, planSagaRepair, type SagaRepair } from "../../domain/saga/repair.ts";
 import { errorText, log } from "../../durable-objects/shared/log.ts";
 import { becomeFailed } from "../workflows/activities/nodes.ts";
 import { forEachBounded } from "./bounded.ts";
@@ -11,8 +11,8 @@ import type { SweepCounts } from "./index.ts";
 
 /**
  * Compares every saga that should be running with what the engine says, and repairs: what the engine does not know is
- * created, what errored is started again, what ended without closing its row is closed by the node's own state. Being
- * asked for its status is also what wakes an instance that sleeps since the runtime was killed.
+ * created, what errored is started again, what ended without closing its row is closed by the node's own state, and
+ * what has not moved for a while is touched, which wakes an instance that sleeps since the runtime was killed.
  */
 export async function sweepSagas(deps: SweepDeps): Promise<SweepCounts> {
   const { sweepBatch, sweepParallel } = DEFAULTS.saga;
@@ -38,6 +38,9 @@ export async function repairSaga(deps: SweepDeps, row: SagaRow): Promise<SagaRep
   if (plan !== "none") log("warn", "saga repaired", { saga: id, plan, status, restarts: row.restarts });
   switch (plan) {
     case "none":
+      if (needsTouch(status, deps.now() - row.updatedAt.getTime(), DEFAULTS.saga.touchAfterMs)) {
+        await deps.touchInstance(workflow, id);
+      }
       break;
     case "create":
       await deps.startInstance(workflow, id, nodeId);

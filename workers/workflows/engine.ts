@@ -12,10 +12,7 @@ export function workflowOf(env: Env, workflow: SagaWorkflow): Workflow<SagaParam
   return workflow === "provision-node" ? env.PROVISION_NODE : env.TERMINATE_NODE;
 }
 
-/**
- * The engine's status of an instance, null when it has none. Asking is also the touch that wakes an instance which
- * sleeps since the runtime was killed.
- */
+/** The engine's status of an instance, null when it has none. */
 export async function instanceStatus(env: Env, workflow: SagaWorkflow, id: string): Promise<string | null> {
   try {
     const instance = await workflowOf(env, workflow).get(id);

@@ -1,6 +1,6 @@
 import { describe, it } from "vitest";
 import { NODE_STATES } from "../../../domain/node/node.ts";
-import { endByNodeState, planSagaRepair } from "../../../domain/saga/repair.ts";
+import { endByNodeState, needsTouch, planSagaRepair } from "../../../domain/saga/repair.ts";
 
 describe("the repair of a saga whose row says running", () => {
   it("creates what the engine does not know, and leaves alone what it runs", ({ expect }) => {
@@ -36,6 +36,20 @@ describe("the repair of a saga whose row says running", () => {
     for (const state of NODE_STATES) {
       const ended = state === "terminated" || state === "failed";
       expect(endByNodeState("terminate-node", state)).toBe(ended ? "succeeded" : null);
+    }
+  });
+});
+
+describe("a saga that does not move", () => {
+  it("is touched once it has been quiet for long enough", () => {
+    expect(needsTouch("running", 14_999, 15_000)).toBe(false);
+    expect(needsTouch("running", 15_000, 15_000)).toBe(true);
+    expect(needsTouch("queued", 15_000, 15_000)).toBe(true);
+  });
+
+  it("is left alone while it waits for an event, or when it is over", () => {
+    for (const status of ["waiting", "paused", "errored", "complete", "terminated", null]) {
+      expect(needsTouch(status, 3_600_000, 15_000)).toBe(false);
     }
   });
 });
