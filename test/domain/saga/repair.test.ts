@@ -41,13 +41,13 @@ describe("the repair of a saga whose row says running", () => {
 });
 
 describe("a saga that does not move", () => {
-  it("is touched once it has been quiet for long enough", () => {
+  it("is touched once it has been quiet for long enough", ({ expect }) => {
     expect(needsTouch("running", 14_999, 15_000)).toBe(false);
     expect(needsTouch("running", 15_000, 15_000)).toBe(true);
     expect(needsTouch("queued", 15_000, 15_000)).toBe(true);
   });
 
-  it("is left alone while it waits for an event, or when it is over", () => {
+  it("is left alone while it waits for an event, or when it is over", ({ expect }) => {
     for (const status of ["waiting", "paused", "errored", "complete", "terminated", null]) {
       expect(needsTouch(status, 3_600_000, 15_000)).toBe(false);
     }
