@@ -153,7 +153,7 @@ export function chainFiles(chain: string): Record<string, string> {
 }
 
 /** Stands where a workflow's binding is, so that a test of the API sees what it asks of the engine and starts nothing. */
-export class RecordedEngine {
+class RecordedEngine {
   readonly created: { readonly id: string; readonly params: unknown }[] = [];
 
   async create(instance: { readonly id: string; readonly params: unknown }): Promise<{ readonly id: string }> {
