@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 /** Processes whose command line or working directory names the data directory: everything that a stack started. */
-export function processesOf(dataDir: string): readonly { readonly pid: number; readonly command: string }[] {
+function processesOf(dataDir: string): readonly { readonly pid: number; readonly command: string }[] {
   return readdirSync("/proc")
     .filter((entry) => /^\d+$/.test(entry) && Number(entry) !== process.pid)
     .map((entry) => ({ pid: Number(entry), command: commandLine(entry), cwd: workingDirectory(entry) }))

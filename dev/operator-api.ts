@@ -46,7 +46,7 @@ function listOf<T extends z.ZodType>(item: T) {
 }
 
 /** The API refused; `code` is one of the error registry's. */
-export class ApiRefusal extends Error {
+class ApiRefusal extends Error {
   readonly status: number;
   readonly code: string;
 

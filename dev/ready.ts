@@ -1,5 +1,5 @@
 /** Thrown when a condition did not come true in time; the message names what was waited for. */
-export class NotInTime extends Error {}
+class NotInTime extends Error {}
 
 /**
  * Asks `attempt` again until it answers something other than null.

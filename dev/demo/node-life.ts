@@ -23,7 +23,7 @@ export async function provisionNode(stack: Stack, display: Display): Promise<Api
 }
 
 /** Shows the node's saga step by step. @throws Error when it ends otherwise than `succeeded`. */
-export async function showSaga(
+async function showSaga(
   stack: Stack,
   display: Display,
   nodeId: string,
@@ -153,7 +153,7 @@ export async function terminateNode(stack: Stack, display: Display, nodeId: stri
 }
 
 /** The node's host at the runner. @throws Error unless there is exactly one. */
-export async function hostOf(stack: Stack, nodeId: string): Promise<string> {
+async function hostOf(stack: Stack, nodeId: string): Promise<string> {
   const hosts = (await stack.hostRunner.hosts()).filter((host) => host.tag.startsWith(`orrery-${nodeId}-`));
   const [host, ...more] = hosts;
   if (host === undefined || more.length > 0) throw new Error(`Node ${nodeId} has ${hosts.length} hosts, not one.`);

@@ -7,7 +7,7 @@ export interface DeclaredInputs {
   readonly required: readonly string[];
 }
 
-export function declaredInputs(profile: Pick<ChainProfile, "provisioning_inputs">): DeclaredInputs {
+function declaredInputs(profile: Pick<ChainProfile, "provisioning_inputs">): DeclaredInputs {
   const inputs = profile.provisioning_inputs;
   return {
     keys: inputs.filter(({ type }) => type === "secret").map(({ name }) => name),

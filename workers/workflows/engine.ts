@@ -8,7 +8,7 @@ import type { SagaParams } from "./params.ts";
 const NOT_FOUND = "instance.not_found";
 const ALREADY_EXISTS = "instance.already_exists";
 
-export function workflowOf(env: Env, workflow: SagaWorkflow): Workflow<SagaParams> {
+function workflowOf(env: Env, workflow: SagaWorkflow): Workflow<SagaParams> {
   return workflow === "provision-node" ? env.PROVISION_NODE : env.TERMINATE_NODE;
 }
 
