@@ -1,7 +1,7 @@
 import { and, asc, eq, gt, isNull, lt, notInArray, or, sql } from "drizzle-orm";
 import type { NodeEvent, NodeProjection } from "../domain/node/node.ts";
 import type { Database, Executor } from "./client.ts";
-import { nodeEvents, nodes } from "./schema.ts";
+import { auditLog, nodeEvents, nodes } from "./schema.ts";
 
 /** How far the consumer has read a node's outbox. */
 export interface OutboxCursor {
@@ -48,9 +48,11 @@ export async function commitOutboxBatch(db: Database, batch: OutboxBatch, now: D
           sql`${nodes.outboxIncarnation} <= ${batch.incarnation}`,
         ),
       )
-      .returning({ id: nodes.id });
-    if (moved.length === 0) return false;
+      .returning({ tenant: nodes.tenant });
+    const [node] = moved;
+    if (node === undefined) return false;
     await insertEvents(tx, batch);
+    await auditForced(tx, node.tenant, batch);
     await writeProjection(tx, batch.projection, now);
     return true;
   });
@@ -68,6 +70,24 @@ async function insertEvents(db: Executor, { nodeId, incarnation, events }: Outbo
     occurredAt: new Date(occurredAt),
   }));
   await db.insert(nodeEvents).values(rows).onConflictDoNothing();
+}
+
+/** A transition that skipped the table is an act that someone answers for; the audit row has the event's id, so it is one. */
+async function auditForced(db: Executor, tenant: string, { nodeId, events }: OutboxBatch): Promise<void> {
+  const rows = events.flatMap(({ eventId, occurredAt, body }) => {
+    if (body.kind !== "state_changed" || !body.forced) return [];
+    const { actor, from, to, reason, trigger } = body;
+    return {
+      id: eventId,
+      tenant,
+      actor: actor ?? trigger,
+      action: "node.force_transition",
+      entity: `node:${nodeId}`,
+      detail: { from, to, reason },
+      occurredAt: new Date(occurredAt),
+    };
+  });
+  if (rows.length > 0) await db.insert(auditLog).values(rows).onConflictDoNothing();
 }
 
 /**
