@@ -1,4 +1,4 @@
-import { hostOwners, hostsLeftDestroying } from "../../db/hosts.ts";
+import { type HostRow, hostOwners, hostsLeftDestroying } from "../../db/hosts.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { orphanHosts } from "../../domain/saga/host-sweep.ts";
 import { parseHostTag } from "../../domain/saga/ids.ts";
@@ -28,16 +28,26 @@ async function sweepMarked(deps: SweepDeps): Promise<SweepCounts> {
   const counts = { marked: rows.length, destroyed: 0, closed: 0, failed: 0 };
   await forEachBounded(rows, sweepParallel, async (row) => {
     try {
-      const provider = deps.provider(row.provider);
-      counts.destroyed += await destroyByTag(provider, row.tag);
-      const left = await provider.findByTag(row.tag);
-      if (left.length === 0 && (await closeDestroyed(deps, row))) counts.closed += 1;
+      const { destroyed, closed } = await sweepHost(deps, row);
+      counts.destroyed += destroyed;
+      counts.closed += closed ? 1 : 0;
     } catch (thrown) {
       counts.failed += 1;
       log("error", "host not destroyed", { tag: row.tag, error: errorText(thrown) });
     }
   });
   return counts;
+}
+
+/** Destroys what carries the row's tag, and closes the row once nothing more can come. */
+export async function sweepHost(
+  deps: SweepDeps,
+  row: HostRow,
+): Promise<{ readonly destroyed: number; readonly closed: boolean }> {
+  const provider = deps.provider(row.provider);
+  const destroyed = await destroyByTag(provider, row.tag);
+  const left = await provider.findByTag(row.tag);
+  return { destroyed, closed: left.length === 0 && (await closeDestroyed(deps, row)) };
 }
 
 async function sweepOrphans(deps: SweepDeps): Promise<SweepCounts> {
