@@ -124,13 +124,13 @@ export async function writeProjection(db: Executor, projection: NodeProjection, 
 
 const ENDED = ["terminated", "failed"];
 
-/** Nodes that should have acted before `dueBefore` and seem not to have, most overdue first. */
+/** Nodes that should have acted before `dueBefore` and seem not to have; those first that were touched longest ago, so that broken ones starve no other. */
 export async function nodesOverdue(db: Executor, tenant: string, dueBefore: Date, limit: number): Promise<string[]> {
   const rows = await db
     .select({ id: nodes.id })
     .from(nodes)
     .where(and(eq(nodes.tenant, tenant), notInArray(nodes.state, ENDED), lt(nodes.nextDue, dueBefore)))
-    .orderBy(asc(nodes.nextDue))
+    .orderBy(sql`${nodes.touchedAt} asc nulls first`, asc(nodes.nextDue))
     .limit(limit);
   return rows.map(({ id }) => id);
 }
