@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import { uuidv7 } from "uuidv7";
 import type { Executor } from "./client.ts";
 import { deadLetters } from "./schema.ts";
@@ -15,6 +16,21 @@ export async function insertDeadLetter(
   { tenant, queue, body, reason }: DeadLetter,
   now: Date,
 ): Promise<void> {
-  // The column holds JSON: what has no JSON form is kept as the text it has.
-  await db.insert(deadLetters).values({ id: uuidv7(), tenant, queue, body: body ?? null, reason, createdAt: now });
+  // As text, because a JSON null is a body too, and drizzle would write it as no body at all.
+  const json = JSON.stringify(storable(body)) ?? "null";
+  await db
+    .insert(deadLetters)
+    .values({ id: uuidv7(), tenant, queue, body: sql`${json}::jsonb`, reason: text(reason), createdAt: now });
+}
+
+/** What must not be lost must not be refused either: Postgres takes neither NUL nor half of a surrogate pair. */
+function storable(value: unknown): unknown {
+  if (typeof value === "string") return text(value);
+  if (Array.isArray(value)) return value.map(storable);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [text(key), storable(entry)]));
+}
+
+function text(value: string): string {
+  return value.replaceAll("\0", "\uFFFD").toWellFormed();
 }
