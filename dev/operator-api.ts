@@ -1,141 +1,75 @@
-import { randomUUID } from "node:crypto";
 import { z } from "zod";
+import {
+  commandSchema,
+  createdApiKeySchema,
+  eventSchema,
+  listOf,
+  type NodeAnswer,
+  nodeSchema,
+  type Saga,
+  sagaSchema,
+} from "../cli/answers.ts";
+import { ApiClient } from "../cli/api.ts";
 
-/** The few answers of API v1 that the demo and the end-to-end tests read; unknown fields are left alone. */
-const nodeSchema = z.object({
-  id: z.string(),
-  state: z.string(),
-  display_state: z.string(),
-  sync_status: z.string(),
-  state_since: z.string(),
-  endpoints: z.record(z.string(), z.string()),
-});
-export type ApiNode = z.output<typeof nodeSchema>;
+const idSchema = z.looseObject({ id: z.string() });
+const anything = z.unknown();
 
-const stepSchema = z.object({
-  name: z.string(),
-  status: z.enum(["running", "succeeded", "failed", "skipped"]),
-  started_at: z.string(),
-  ended_at: z.string().nullable(),
-  detail: z.string().nullable(),
-});
-export type ApiSagaStep = z.output<typeof stepSchema>;
+type CommandAnswer = z.output<typeof commandSchema>;
+type EventAnswer = z.output<typeof eventSchema>;
 
-const sagaSchema = z.object({
-  id: z.string(),
-  workflow: z.string(),
-  status: z.enum(["running", "succeeded", "failed", "superseded"]),
-  code: z.string().nullable(),
-  message: z.string().nullable(),
-  steps: z.array(stepSchema),
-});
-export type ApiSaga = z.output<typeof sagaSchema>;
-
-const eventSchema = z.object({ kind: z.string(), occurred_at: z.string(), body: z.record(z.string(), z.unknown()) });
-export type ApiNodeEvent = z.output<typeof eventSchema>;
-
-const commandSchema = z.object({ id: z.string(), type: z.string(), state: z.string(), code: z.string().nullable() });
-export type ApiCommand = z.output<typeof commandSchema>;
-
-const idSchema = z.object({ id: z.string() });
-const keySchema = z.object({ key: z.string() });
-const problemSchema = z.object({ code: z.string(), detail: z.string() });
-
-function listOf<T extends z.ZodType>(item: T) {
-  return z.object({ items: z.array(item), next_cursor: z.string().nullable() });
-}
-
-/** The API refused; `code` is one of the error registry's. */
-class ApiRefusal extends Error {
-  readonly status: number;
-  readonly code: string;
-
-  constructor(status: number, code: string, message: string) {
-    super(`${code}: ${message}`);
-    this.status = status;
-    this.code = code;
-  }
-}
-
-const REQUEST_TIMEOUT_MS = 30_000;
-
-/** API v1 with one key. Each call is one request; a POST carries a fresh Idempotency-Key. */
+/** What the demo and the end-to-end tests ask of a deployment, over the command line's own client. */
 export class OperatorApi {
-  readonly #baseUrl: string;
-  readonly #key: string;
+  readonly #client: ApiClient;
 
   constructor(baseUrl: string, key: string) {
-    this.#baseUrl = baseUrl;
-    this.#key = key;
+    this.#client = new ApiClient(baseUrl, key);
   }
 
-  createKey(name: string, scopes: readonly string[]): Promise<string> {
-    return this.#send("POST", "/admin/api-keys", keySchema, { name, scopes }).then((answer) => answer.key);
+  async createKey(name: string, scopes: readonly string[]): Promise<string> {
+    const { key } = await this.#client.post("/admin/api-keys", createdApiKeySchema, { name, scopes });
+    if (key === null) throw new Error("The key was made by an earlier request and is not shown again.");
+    return key;
   }
 
   async pushChain(chain: string, files: Readonly<Record<string, string>>): Promise<void> {
-    await this.#send("PUT", `/chains/${chain}`, z.unknown(), { files });
+    await this.#client.put(`/chains/${chain}`, anything, { files });
   }
 
-  createSubscription(chain: string, nodeType: string): Promise<string> {
+  async createSubscription(chain: string, nodeType: string): Promise<string> {
     const body = { chain, node_type: nodeType, status: "active" };
-    return this.#send("POST", "/subscriptions", idSchema, body).then((answer) => answer.id);
+    return (await this.#client.post("/subscriptions", idSchema, body)).id;
   }
 
-  createNode(subscriptionId: string): Promise<string> {
-    return this.#send("POST", "/nodes", idSchema, { subscription_id: subscriptionId }).then((answer) => answer.id);
+  async createNode(subscriptionId: string): Promise<string> {
+    return (await this.#client.post("/nodes", idSchema, { subscription_id: subscriptionId })).id;
   }
 
-  node(nodeId: string): Promise<ApiNode> {
-    return this.#send("GET", `/nodes/${nodeId}`, nodeSchema);
+  node(nodeId: string): Promise<NodeAnswer> {
+    return this.#client.get(`/nodes/${nodeId}`, nodeSchema);
   }
 
-  sagas(nodeId: string): Promise<readonly ApiSaga[]> {
-    return this.#send("GET", `/nodes/${nodeId}/saga`, listOf(sagaSchema)).then((answer) => answer.items);
+  async sagas(nodeId: string): Promise<readonly Saga[]> {
+    return (await this.#client.get(`/nodes/${nodeId}/saga`, listOf(sagaSchema))).items;
   }
 
-  events(nodeId: string): Promise<readonly ApiNodeEvent[]> {
-    return this.#send("GET", `/nodes/${nodeId}/events?limit=200`, listOf(eventSchema)).then((answer) => answer.items);
+  async events(nodeId: string): Promise<readonly EventAnswer[]> {
+    return (await this.#client.get(`/nodes/${nodeId}/events`, listOf(eventSchema), { limit: 200 })).items;
   }
 
-  command(nodeId: string, commandId: string): Promise<ApiCommand> {
-    return this.#send("GET", `/nodes/${nodeId}/commands/${commandId}`, commandSchema);
+  command(nodeId: string, commandId: string): Promise<CommandAnswer> {
+    return this.#client.get(`/nodes/${nodeId}/commands/${commandId}`, commandSchema);
   }
 
-  sendCommand(nodeId: string, type: string, ttlSeconds?: number): Promise<string> {
+  async sendCommand(nodeId: string, type: string, ttlSeconds?: number): Promise<string> {
     const body = ttlSeconds === undefined ? { type } : { type, ttl_seconds: ttlSeconds };
-    return this.#send("POST", `/nodes/${nodeId}/commands`, idSchema, body).then((answer) => answer.id);
+    return (await this.#client.post(`/nodes/${nodeId}/commands`, idSchema, body)).id;
   }
 
   async cancelCommand(nodeId: string, commandId: string): Promise<void> {
-    await this.#send("POST", `/nodes/${nodeId}/commands/${commandId}/cancel`, z.unknown(), {});
+    await this.#client.post(`/nodes/${nodeId}/commands/${commandId}/cancel`, anything, {});
   }
 
   async terminate(nodeId: string): Promise<void> {
-    await this.#send("POST", `/nodes/${nodeId}/terminate`, z.unknown(), {});
-  }
-
-  async #send<T extends z.ZodType>(method: string, path: string, answer: T, body?: unknown): Promise<z.output<T>> {
-    const headers: Record<string, string> = { authorization: `Bearer ${this.#key}` };
-    if (body !== undefined) headers["content-type"] = "application/json";
-    if (method === "POST") headers["idempotency-key"] = randomUUID();
-    const response = await fetch(`${this.#baseUrl}/api/v1${path}`, {
-      method,
-      headers,
-      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    if (!response.ok) throw refusalOf(response.status, text);
-    return answer.parse(JSON.parse(text));
-  }
-}
-
-function refusalOf(status: number, text: string): ApiRefusal {
-  try {
-    const problem = problemSchema.parse(JSON.parse(text));
-    return new ApiRefusal(status, problem.code, problem.detail);
-  } catch {
-    return new ApiRefusal(status, "internal", `answered ${status} without a problem document`);
+    await this.#client.post(`/nodes/${nodeId}/terminate`, anything, {});
   }
 }

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { readChainFiles } from "../cli/chain-files.ts";
 import { migrate } from "../db/migrate.ts";
 import { type CronDriver, runCron, startCronDriver } from "./cron-driver.ts";
 import { type DataDir, openDataDir } from "./data-dir.ts";
@@ -189,18 +190,10 @@ async function workerPlace(
 async function pushChains(api: OperatorApi, repoDir: string): Promise<void> {
   const root = join(repoDir, "chains");
   for (const entry of readdirSync(root, { withFileTypes: true })) {
-    if (entry.isDirectory()) await api.pushChain(entry.name, chainFiles(join(root, entry.name)));
+    if (!entry.isDirectory()) continue;
+    const { chain, files } = await readChainFiles(join(root, entry.name));
+    await api.pushChain(chain, files);
   }
-}
-
-function chainFiles(dir: string): Record<string, string> {
-  const files: Record<string, string> = {};
-  for (const entry of readdirSync(dir, { withFileTypes: true, recursive: true })) {
-    if (!entry.isFile()) continue;
-    const file = join(entry.parentPath, entry.name);
-    files[relative(dir, file)] = readFileSync(file, "utf8");
-  }
-  return files;
 }
 
 function startCron(options: StackOptions, workerUrl: string): CronDriver | null {

@@ -1,4 +1,4 @@
-import type { ApiNode, ApiSaga, ApiSagaStep } from "../operator-api.ts";
+import type { NodeAnswer, Saga, SagaStep } from "../../cli/answers.ts";
 import { until } from "../ready.ts";
 import type { Stack } from "../stack.ts";
 import type { Display } from "./display.ts";
@@ -13,7 +13,7 @@ const EVENT_MS = 45_000;
 const WATCH_MS = 100;
 
 /** Asks for an anvil node and shows each step of its saga until it serves. */
-export async function provisionNode(stack: Stack, display: Display): Promise<ApiNode> {
+export async function provisionNode(stack: Stack, display: Display): Promise<NodeAnswer> {
   const nodeId = await display.step("ask for an anvil node", async () => {
     const subscriptionId = await stack.api.createSubscription("anvil", "full");
     return stack.api.createNode(subscriptionId);
@@ -43,9 +43,9 @@ async function showSaga(
   }
 }
 
-type Sight = { readonly kind: "ended"; readonly saga: ApiSaga } | { readonly kind: "step"; readonly step: ApiSagaStep };
+type Sight = { readonly kind: "ended"; readonly saga: Saga } | { readonly kind: "step"; readonly step: SagaStep };
 
-function nextSight(saga: ApiSaga | null, shown: ReadonlySet<string>): Sight | null {
+function nextSight(saga: Saga | null, shown: ReadonlySet<string>): Sight | null {
   if (saga === null) return null;
   const step = saga.steps.find((candidate) => !shown.has(candidate.name));
   if (step !== undefined) return { kind: "step", step };
@@ -74,17 +74,17 @@ async function followStep(
   if (step.status === "failed") throw new Error(`${name} failed: ${step.detail ?? "no detail was given"}`);
 }
 
-async function sagaOf(stack: Stack, nodeId: string, workflow: string): Promise<ApiSaga | null> {
+async function sagaOf(stack: Stack, nodeId: string, workflow: string): Promise<Saga | null> {
   const sagas = await stack.api.sagas(nodeId);
   return sagas.find((saga) => saga.workflow === workflow) ?? null;
 }
 
-function requireSuccess(saga: ApiSaga): void {
+function requireSuccess(saga: Saga): void {
   if (saga.status === "succeeded") return;
   throw new Error(`The saga ${saga.id} ended ${saga.status}: ${saga.code ?? ""} ${saga.message ?? ""}`);
 }
 
-function waitForState(stack: Stack, nodeId: string, state: string, timeoutMs: number): Promise<ApiNode> {
+function waitForState(stack: Stack, nodeId: string, state: string, timeoutMs: number): Promise<NodeAnswer> {
   return until(
     `node ${nodeId} to be ${state}`,
     async () => {
@@ -96,7 +96,7 @@ function waitForState(stack: Stack, nodeId: string, state: string, timeoutMs: nu
 }
 
 /** Calls the chain node's own RPC port. @returns its height. */
-export async function chainHeight(node: ApiNode): Promise<number> {
+export async function chainHeight(node: NodeAnswer): Promise<number> {
   const url = node.endpoints.rpc;
   if (url === undefined) throw new Error(`Node ${node.id} reports no rpc endpoint.`);
   const response = await fetch(url, {

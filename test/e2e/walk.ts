@@ -1,8 +1,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { NodeAnswer, Saga } from "../../cli/answers.ts";
 import { requireNoProcesses } from "../../dev/leftovers.ts";
-import type { ApiNode, ApiSaga } from "../../dev/operator-api.ts";
 import { until } from "../../dev/ready.ts";
 import { type Stack, startStack } from "../../dev/stack.ts";
 import { type HttpInterposer, startHttpInterposer } from "../../sandbox/http-interposer.ts";
@@ -59,7 +59,7 @@ export async function requestNode(stack: Stack): Promise<string> {
 }
 
 /** Drives the cron trigger, as the platform would (only sooner), until the node's saga has ended. */
-export function untilSagaEnded(stack: Stack, nodeId: string, workflow: string): Promise<ApiSaga> {
+export function untilSagaEnded(stack: Stack, nodeId: string, workflow: string): Promise<Saga> {
   let lastCron = 0;
   return until(
     `${workflow} of ${nodeId} to end`,
@@ -80,7 +80,7 @@ export function untilState(
   nodeId: string,
   states: readonly string[],
   timeoutMs = 30_000,
-): Promise<ApiNode> {
+): Promise<NodeAnswer> {
   return until(
     `node ${nodeId} to be ${states.join(" or ")}`,
     async () => {

@@ -16,6 +16,9 @@ export interface SweepDeps extends SagaDeps {
   touchInstance(workflow: SagaWorkflow, id: string): Promise<void>;
 }
 
+/** What a sweep did, by name: one structured line each, and numbers for tests. */
+export type SweepCounts = Readonly<Record<string, number>>;
+
 export function sweepDeps(env: Env): SweepDeps {
   const deps = sagaDeps(env);
   return {

@@ -6,8 +6,7 @@ import { errorText, log } from "../../durable-objects/shared/log.ts";
 import type { InfrastructureProvider } from "../../integrations/infrastructure/provider.ts";
 import { closeDestroyed, destroyByTag } from "../workflows/activities/hosts.ts";
 import { forEachBounded } from "./bounded.ts";
-import type { SweepDeps } from "./deps.ts";
-import type { SweepCounts } from "./index.ts";
+import type { SweepCounts, SweepDeps } from "./deps.ts";
 
 /**
  * Destroys what sagas left at providers: hosts whose row says so, and old hosts that carry the tag of a node which has

@@ -1,11 +1,8 @@
 import { errorText, log } from "../../durable-objects/shared/log.ts";
-import { type SweepDeps, sweepDeps } from "./deps.ts";
+import { type SweepCounts, type SweepDeps, sweepDeps } from "./deps.ts";
 import { sweepHosts } from "./hosts.ts";
 import { sweepNodeTimers } from "./node-timers.ts";
 import { sweepSagas } from "./sagas.ts";
-
-/** What a sweep did, by name: one structured line each, and numbers for tests. */
-export type SweepCounts = Readonly<Record<string, number>>;
 
 interface Sweep {
   readonly everyMinutes: number;

@@ -2,8 +2,7 @@ import { markTouched, nodesOverdue, nodesToTouch, writeProjection } from "../../
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { errorText, log } from "../../durable-objects/shared/log.ts";
 import { forEachBounded } from "./bounded.ts";
-import type { SweepDeps } from "./deps.ts";
-import type { SweepCounts } from "./index.ts";
+import type { SweepCounts, SweepDeps } from "./deps.ts";
 
 /**
  * Touches nodes whose object should have acted and seems not to have, and in rotation every node without news for an

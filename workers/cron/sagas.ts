@@ -6,8 +6,7 @@ import { endByNodeState, needsTouch, planSagaRepair, type SagaRepair } from "../
 import { errorText, log } from "../../durable-objects/shared/log.ts";
 import { becomeFailed } from "../workflows/activities/nodes.ts";
 import { forEachBounded } from "./bounded.ts";
-import type { SweepDeps } from "./deps.ts";
-import type { SweepCounts } from "./index.ts";
+import type { SweepCounts, SweepDeps } from "./deps.ts";
 
 /**
  * Compares every saga that should be running with what the engine says, and repairs: what the engine does not know is
