@@ -10,7 +10,7 @@ interface Sweep {
 }
 
 /** What is due on the one cron trigger, which rings every minute. Sweeps find what was lost; nothing waits for them. */
-export const SWEEPS: Readonly<Record<string, Sweep>> = {
+const SWEEPS: Readonly<Record<string, Sweep>> = {
   sagas: { everyMinutes: 1, run: sweepSagas },
   "node-timers": { everyMinutes: 1, run: sweepNodeTimers },
   hosts: { everyMinutes: 1, run: sweepHosts },

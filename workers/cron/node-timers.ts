@@ -25,7 +25,7 @@ export async function sweepNodeTimers(deps: SweepDeps): Promise<SweepCounts> {
 }
 
 /** Touches one node and copies what it answers. Answers whether it could be reached. */
-export async function touchNode(deps: Pick<SweepDeps, "database" | "node" | "now">, nodeId: string): Promise<boolean> {
+async function touchNode(deps: Pick<SweepDeps, "database" | "node" | "now">, nodeId: string): Promise<boolean> {
   try {
     const projection = await deps.node(nodeId, (node) => node.touch());
     await deps.database((db) => writeProjection(db, projection, new Date(deps.now())));

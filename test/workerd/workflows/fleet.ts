@@ -27,7 +27,7 @@ export function query<T>(work: (db: Database) => Promise<T>): Promise<T> {
 /** What a test agent does with a command; the default is to do it. */
 export type CommandBehaviour = (agent: TestAgent, commandId: string, type: number) => void;
 
-export const obey: CommandBehaviour = (agent, commandId) => {
+const obey: CommandBehaviour = (agent, commandId) => {
   agent.acknowledge(commandId);
   agent.complete(commandId);
 };
