@@ -19,6 +19,8 @@ export const DEFAULTS = {
     configureTtlMs: 5 * MINUTE,
     /** The longest that a saga waits for a command that still makes progress. */
     commandWaitMs: 24 * HOUR,
+    /** How often a command is sent that a restart of the agent or its host cut off. */
+    commandRounds: 3,
   },
   command: {
     ackWaitMs: 30 * SECOND,

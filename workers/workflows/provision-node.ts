@@ -1,6 +1,7 @@
 import { WorkflowEntrypoint, type WorkflowEvent, type WorkflowStep } from "cloudflare:workers";
 import type { PartialFailure } from "../../db/sagas.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
+import type { ErrorCode } from "../../domain/errors.ts";
 import { agentReadyEvent, commandEndedEvent, FIRST_GENERATION } from "../../domain/saga/ids.ts";
 import type { SagaEnd } from "../../domain/saga/repair.ts";
 import type { ProvisionStep } from "../../domain/saga/steps.ts";
@@ -21,6 +22,7 @@ import { closeSaga, readVerdict } from "./activities/saga-row.ts";
 import { type SagaDeps, type SagaRef, sagaDeps } from "./deps.ts";
 import { SagaFailure } from "./failures.ts";
 import { type SagaParams, sagaParamsSchema } from "./params.ts";
+import type { StepOutcome, StepReport } from "./step-record.ts";
 import { SagaSteps } from "./steps.ts";
 
 /** Source 000, "Provision Node Workflow": order and compensation; what each step does is in activities/. */
@@ -55,31 +57,62 @@ async function provision(steps: SagaSteps, deps: SagaDeps, saga: SagaRef): Promi
     look: () => lookForAgent(deps, saga),
     lastLook: () => requireAgent(deps, saga),
   });
-  const { commandId } = await steps.must("SendConfigureCommand", () => sendConfigureCommand(deps, saga));
-  await waitForCommand(steps, deps, saga, "WaitForCommandCompletion", commandId);
+  await runCommand(steps, deps, saga, {
+    sendStep: "SendConfigureCommand",
+    waitStep: "WaitForCommandCompletion",
+    send: (round) => sendConfigureCommand(deps, saga, round),
+  });
   await steps.must("CaptureChainGeneratedKeys", captureChainGeneratedKeys);
   await steps.must("InjectKeys", injectKeys);
-  const start = await steps.must("StartNode", () => sendStart(deps, saga));
-  await waitForCommand(steps, deps, saga, "StartNode", start.commandId);
+  await runCommand(steps, deps, saga, {
+    sendStep: "StartNode",
+    waitStep: "StartNode",
+    send: (round) => sendStart(deps, saga, round),
+  });
   await steps.must("MarkInputsApplied", markInputsApplied);
   await steps.must("UpdateNodeState", () => becomeSyncing(deps, saga));
 }
 
-async function waitForCommand(
+interface SagaCommand {
+  readonly sendStep: ProvisionStep;
+  readonly waitStep: ProvisionStep;
+  /** Each round sends a command of its own; asked again within a round it finds the first. */
+  send(round: number): Promise<StepReport>;
+}
+
+/**
+ * Sends a command and waits for its end. One that was cut off, because the agent or its host restarted, is sent anew:
+ * CONFIGURE and START may be repeated, and a restart in the middle is no reason to take a customer's host away.
+ */
+async function runCommand(steps: SagaSteps, deps: SagaDeps, saga: SagaRef, command: SagaCommand): Promise<void> {
+  for (let round = 1; ; round += 1) {
+    const { commandId } = await steps.must(command.sendStep, () => command.send(round));
+    const outcome = await settleCommand(steps, deps, saga, command.waitStep, commandId);
+    if (outcome.ok) return;
+    const isLastRound = round >= DEFAULTS.provisioning.commandRounds;
+    if (isLastRound || !isCutOff(outcome.code)) throw new SagaFailure(command.waitStep, outcome);
+  }
+}
+
+async function settleCommand(
   steps: SagaSteps,
   deps: SagaDeps,
   saga: SagaRef,
   step: ProvisionStep,
   commandId: string | null,
-): Promise<void> {
+): Promise<StepOutcome> {
   if (commandId === null) throw new SagaFailure(step, { code: "internal", message: "No command was sent." });
-  await steps.mustSettle(step, {
+  return steps.settle(step, {
     eventType: commandEndedEvent(commandId),
     roundMs: DEFAULTS.saga.waitRoundMs,
     limitMs: DEFAULTS.provisioning.commandWaitMs,
     look: () => commandResult(deps, saga, commandId),
     lastLook: () => abandonCommand(deps, saga, commandId),
   });
+}
+
+function isCutOff(code: ErrorCode): boolean {
+  return code === "command_interrupted" || code === "command_lost";
 }
 
 /**

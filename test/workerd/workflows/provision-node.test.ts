@@ -4,8 +4,11 @@ import { afterAll, beforeAll, describe, it, vi } from "vitest";
 import { COMMAND_TYPES } from "../../../domain/node/command.ts";
 import { sagaId } from "../../../domain/saga/ids.ts";
 import { SAGA_STEPS } from "../../../domain/saga/steps.ts";
+import type { TestAgent } from "../durable-objects/test-agent.ts";
 import { Fleet, stubOf } from "./fleet.ts";
 
+/** FAILURE_KIND_INTERRUPTED of the protocol. */
+const INTERRUPTED = 2;
 const FORWARD_STEPS = SAGA_STEPS["provision-node"].slice(0, 13);
 
 let fleet: Fleet;
@@ -73,6 +76,35 @@ describe("provisioning a node", { timeout: 60_000 }, () => {
     expect(await fleet.state(nodeId)).toBe("failed");
     expect(fleet.cloud.hosts(nodeId)).toEqual([]);
     expect(await fleet.hostRows(nodeId)).toMatchObject([{ status: "destroyed" }]);
+  });
+
+  it("sends a command anew that a restart of the agent cut off, and gives up after three", async ({ expect }) => {
+    const cutOff = (times: number) => {
+      const sent: number[] = [];
+      const script = (agent: TestAgent, commandId: string, type: number) => {
+        sent.push(type);
+        agent.acknowledge(commandId);
+        if (sent.length <= times) agent.fail(commandId, INTERRUPTED, "cut off", "command_interrupted");
+        else agent.complete(commandId);
+      };
+      return { sent, script };
+    };
+    const passing = cutOff(2);
+    const nodeId = await fleet.orderNode();
+    fleet.script(nodeId, passing.script);
+    expect(await fleet.ended(await fleet.start("provision-node", nodeId))).toMatchObject({ status: "succeeded" });
+    const { CONFIGURE, START } = COMMAND_TYPES;
+    expect(passing.sent).toEqual([CONFIGURE, CONFIGURE, CONFIGURE, START]);
+
+    const lasting = cutOff(Number.POSITIVE_INFINITY);
+    const doomedId = await fleet.orderNode();
+    fleet.script(doomedId, lasting.script);
+    expect(await fleet.ended(await fleet.start("provision-node", doomedId))).toMatchObject({
+      status: "failed",
+      code: "command_interrupted",
+    });
+    expect(lasting.sent).toEqual([CONFIGURE, CONFIGURE, CONFIGURE]);
+    expect(fleet.cloud.hosts(doomedId)).toEqual([]);
   });
 
   it("fails when no agent comes in time", async ({ expect }) => {

@@ -10,7 +10,7 @@ import { pending, type StepReport, skipped, succeeded } from "../step-record.ts"
 import { loadNode, viewNode } from "./nodes.ts";
 
 /** CONFIGURE carries the chain's files as they were pushed when the node was created. */
-export async function sendConfigureCommand(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
+export async function sendConfigureCommand(deps: SagaDeps, saga: SagaRef, round: number): Promise<StepReport> {
   const { node } = await loadNode(deps, saga);
   const files = await deps.chainFiles(node.chain, node.chainContentHash);
   const { ARTIFACTS_URL: artifactsUrl } = deps.config;
@@ -25,12 +25,12 @@ export async function sendConfigureCommand(deps: SagaDeps, saga: SagaRef): Promi
     observationYaml: files["observation.yaml"] ?? "",
     values: artifactsUrl === undefined ? {} : { artifacts_url: artifactsUrl },
   };
-  const command = await enqueue(deps, saga, payload, DEFAULTS.provisioning.configureTtlMs);
+  const command = await enqueue(deps, saga, payload, DEFAULTS.provisioning.configureTtlMs, round);
   return succeeded(`command ${command.commandId}`, command.commandId);
 }
 
-export async function sendStart(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
-  const command = await enqueue(deps, saga, { type: "START" }, DEFAULTS.command.ttlMs);
+export async function sendStart(deps: SagaDeps, saga: SagaRef, round: number): Promise<StepReport> {
+  const command = await enqueue(deps, saga, { type: "START" }, DEFAULTS.command.ttlMs, round);
   return pending(`command ${command.commandId}`, command.commandId);
 }
 
@@ -42,19 +42,25 @@ export async function sendStop(deps: SagaDeps, saga: SagaRef): Promise<StepRepor
   if (hosts.every(({ status }) => status === "destroyed")) return skipped("no host is left");
   if (!installations.some(({ connected }) => connected)) return skipped("no agent is connected");
   // 0: as long as the chain's runtime file allows.
-  const command = await enqueue(deps, saga, { type: "STOP", graceMs: 0 }, DEFAULTS.saga.stopWaitMs);
+  const command = await enqueue(deps, saga, { type: "STOP", graceMs: 0 }, DEFAULTS.saga.stopWaitMs, 1);
   return pending(`command ${command.commandId}`, command.commandId);
 }
 
-/** The idempotency key makes a second try answer the first one's command. */
-function enqueue(deps: SagaDeps, saga: SagaRef, payload: CommandPayload, ttlMs: number): Promise<CommandView> {
+/** The idempotency key makes a second try within a round answer the first one's command. */
+function enqueue(
+  deps: SagaDeps,
+  saga: SagaRef,
+  payload: CommandPayload,
+  ttlMs: number,
+  round: number,
+): Promise<CommandView> {
   const commandId = uuidv7();
   return deps.node(saga.nodeId, (node) =>
     node.enqueueCommand({
       commandId,
       payload,
       ttlMs,
-      idempotencyKey: `${saga.id}:${payload.type}`,
+      idempotencyKey: `${saga.id}:${payload.type}:${round}`,
       requestedBy: `saga:${saga.id}`,
       notify: { workflow: saga.workflow, instanceId: saga.id, eventType: commandEndedEvent(commandId) },
     }),
