@@ -13,7 +13,10 @@ const hostSchema = z.object({
 });
 const hostsSchema = z.object({ hosts: z.array(hostSchema) });
 const processSchema = z.object({ pid: z.number(), alive: z.boolean() });
-const processesSchema = z.object({ agent: processSchema.nullable(), chain: z.array(processSchema) });
+const processesSchema = z.object({
+  agent: z.object({ pid: z.number().nullable(), alive: z.boolean() }),
+  chain: z.array(processSchema),
+});
 
 export type RunnerHost = z.output<typeof hostSchema>;
 

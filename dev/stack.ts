@@ -17,6 +17,8 @@ export interface StackOptions {
   readonly dataDir: string;
   /** Rebuild the Worker when a file changes. */
   readonly watch: boolean;
+  /** The Worker's main module, from the repository's root; the product's unless a test puts a meter around it. */
+  readonly entry?: string;
   /** A Postgres to use instead of the embedded one. */
   readonly databaseUrl?: string;
   /** How often the cron trigger fires; the platform's minute unless a test wants it sooner or by hand (null). */
@@ -54,6 +56,7 @@ export interface Stack {
 }
 
 const CRON_MS = 60_000;
+const ENTRY = "workers/index.ts";
 
 /**
  * Starts a whole deployment on this machine: Postgres, host runner, Worker, cron trigger, chains pushed.
@@ -96,8 +99,7 @@ async function assemble(
     HOST_RUNNER_URL: (await options.interpose?.hostRunnerUrl?.(runner.client.url)) ?? runner.client.url,
     ARTIFACTS_URL: `${runner.client.url}/artifacts`,
   });
-  if (!options.watch)
-    await step("build the Worker", async () => buildWorker(options.repoDir, join(dataDir.path, "build")));
+  if (!options.watch) await step("build the Worker", async () => buildWorker(place));
   let worker = await step("start the Worker", () => startWorker(place));
   dataDir.register(worker.process);
   cleanUps.push(() => worker.process.stop());
@@ -180,6 +182,7 @@ async function workerPlace(
   return {
     repoDir: options.repoDir,
     dataDir: dataDir.path,
+    entry: options.entry ?? ENTRY,
     logFile: join(dataDir.logsDir, "worker.log"),
     port,
     settings: { ...settings, PUBLIC_URL: (await options.interpose?.publicUrl?.(url)) ?? url },

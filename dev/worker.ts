@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { choosePort } from "../agent-bridge/host-runner/ports.ts";
 import { type ProcessGroup, startProcessGroup } from "./process-group.ts";
 import { answerOf, until } from "./ready.ts";
@@ -11,6 +11,8 @@ const READY_MS = 60_000;
 export interface WorkerPlace {
   readonly repoDir: string;
   readonly dataDir: string;
+  /** The Worker's main module, from the repository's root. */
+  readonly entry: string;
   readonly logFile: string;
   readonly port: number;
   /** Variables and secrets by name (domain/config.ts). */
@@ -25,9 +27,9 @@ export interface RunningWorker {
 }
 
 /** Builds the Worker once into the data directory, as a deployment would. */
-export function buildWorker(repoDir: string, outDir: string): void {
-  const result = spawnSync("wrangler", ["deploy", "--dry-run", "--outdir", outDir], {
-    cwd: repoDir,
+export function buildWorker(place: WorkerPlace): void {
+  const result = spawnSync("wrangler", ["deploy", place.entry, "--dry-run", "--outdir", buildDir(place)], {
+    cwd: place.repoDir,
     encoding: "utf8",
     env: { ...process.env, WRANGLER_SEND_METRICS: "false" },
   });
@@ -40,7 +42,7 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
   const envFile = join(place.dataDir, "worker.env");
   const lines = Object.entries(place.settings).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
   writeFileSync(envFile, `${lines.join("\n")}\n`, { mode: 0o600 });
-  const script = place.watch ? [] : [join(place.dataDir, "build", "index.js"), "--no-bundle"];
+  const script = place.watch ? [place.entry] : [builtScript(place), "--no-bundle"];
   const group = startProcessGroup({
     name: "worker",
     command: "wrangler",
@@ -79,6 +81,14 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
     throw error;
   }
   return { url, process: group };
+}
+
+function buildDir(place: WorkerPlace): string {
+  return join(place.dataDir, "build");
+}
+
+function builtScript(place: WorkerPlace): string {
+  return join(buildDir(place), `${basename(place.entry, ".ts")}.js`);
 }
 
 async function untilHealthy(url: string, group: ProcessGroup): Promise<void> {

@@ -1,11 +1,13 @@
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import { fromBinary } from "@bufbuild/protobuf";
 import { type RawData, WebSocket, WebSocketServer } from "ws";
 import { AgentMessageSchema, type CommandType, ControlMessageSchema } from "../proto/gen/orrery/agent/v1/gateway_pb.js";
 
 /**
  * Stands between agents and the edge, sees each frame, and lets a test act when one passes, or cut the line:
- * `pause` holds every frame while the connections stay up (a silent cut), `drop` closes them.
+ * `pause` holds all that passes, closes and new connections too, so that neither side learns anything (a silent cut);
+ * `drop` closes the connections.
  */
 export interface SessionInterposer {
   readonly url: string;
@@ -29,6 +31,8 @@ export interface SeenFrame {
   readonly commandId: string | null;
   readonly commandType: CommandType | null;
   readonly path: string;
+  /** When it was passed on, in milliseconds since the epoch. */
+  readonly at: number;
 }
 
 export interface FrameRule {
@@ -50,11 +54,12 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
   const typeOfCommand = new Map<string, CommandType>();
   let paused = false;
 
+  function unlessPaused(work: () => void): void {
+    if (paused) held.push(work);
+    else work();
+  }
+
   function pass(direction: Direction, path: string, data: RawData, isBinary: boolean, deliver: () => void): void {
-    if (paused) {
-      held.push(() => pass(direction, path, data, isBinary, deliver));
-      return;
-    }
     const frame = describe(direction, path, data, isBinary, typeOfCommand);
     seen.push(frame);
     const index = armed.findIndex(({ rule }) => rule.matches(frame));
@@ -66,13 +71,15 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
   const server = createServer((_request, response) => response.writeHead(426).end());
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
   server.on("upgrade", (request, socket, head) => {
+    socket.on("error", () => socket.destroy());
+    unlessPaused(() => connect(request, socket, head));
+  });
+
+  function connect(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (socket.destroyed) return;
     const path = request.url ?? "/";
-    const { authorization, "orrery-generation": generation } = request.headers;
     const edge = new WebSocket(`${targetUrl.replace(/^http/, "ws")}${path}`, {
-      headers: {
-        ...(authorization === undefined ? {} : { authorization }),
-        ...(typeof generation === "string" ? { "orrery-generation": generation } : {}),
-      },
+      headers: forwardedHeaders(request),
       perMessageDeflate: false,
     });
     edge.once("unexpected-response", (_request, response) => {
@@ -80,20 +87,27 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
     });
     edge.on("error", () => socket.destroy());
     edge.once("open", () => {
-      sockets.handleUpgrade(request, socket, head, (agent) => {
-        const pair = { agent, edge };
-        pairs.add(pair);
-        agent.on("message", (data, isBinary) => pass("up", path, data, isBinary, () => send(edge, data, isBinary)));
-        edge.on("message", (data, isBinary) => pass("down", path, data, isBinary, () => send(agent, data, isBinary)));
-        const end = () => {
-          pairs.delete(pair);
-          agent.terminate();
-          edge.terminate();
-        };
-        for (const side of [agent, edge]) side.on("close", end).on("error", end);
-      });
+      sockets.handleUpgrade(request, socket, head, (agent) => join(path, agent, edge));
     });
-  });
+  }
+
+  function join(path: string, agent: WebSocket, edge: WebSocket): void {
+    const pair = { agent, edge };
+    pairs.add(pair);
+    const relay = (direction: Direction, from: WebSocket, to: WebSocket) =>
+      from.on("message", (data, isBinary) =>
+        unlessPaused(() => pass(direction, path, data, isBinary, () => send(to, data, isBinary))),
+      );
+    relay("up", agent, edge);
+    relay("down", edge, agent);
+    const end = () => {
+      pairs.delete(pair);
+      agent.terminate();
+      edge.terminate();
+    };
+    for (const side of [agent, edge]) side.on("close", () => unlessPaused(end)).on("error", () => unlessPaused(end));
+  }
+
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(0, "127.0.0.1", resolve);
@@ -131,6 +145,14 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
   };
 }
 
+function forwardedHeaders(request: IncomingMessage): Record<string, string> {
+  const { authorization, "orrery-generation": generation } = request.headers;
+  return {
+    ...(authorization === undefined ? {} : { authorization }),
+    ...(typeof generation === "string" ? { "orrery-generation": generation } : {}),
+  };
+}
+
 function send(socket: WebSocket, data: RawData, isBinary: boolean): void {
   if (socket.readyState === WebSocket.OPEN) socket.send(toBuffer(data), { binary: isBinary });
 }
@@ -143,11 +165,12 @@ function describe(
   typeOfCommand: Map<string, CommandType>,
 ): SeenFrame {
   const buffer = toBuffer(data);
-  if (!isBinary) return { direction, path, kind: buffer.toString("utf8"), commandId: null, commandType: null };
+  const at = Date.now();
+  if (!isBinary) return { direction, path, at, kind: buffer.toString("utf8"), commandId: null, commandType: null };
   const commandId = direction === "up" ? agentCommandId(buffer) : controlCommandId(buffer, typeOfCommand);
   const { body } = fromBinary(direction === "up" ? AgentMessageSchema : ControlMessageSchema, buffer);
   const commandType = commandId === null ? null : (typeOfCommand.get(commandId) ?? null);
-  return { direction, path, kind: body.case ?? "none", commandId, commandType };
+  return { direction, path, at, kind: body.case ?? "none", commandId, commandType };
 }
 
 function agentCommandId(frame: Uint8Array): string | null {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { NodeAnswer, Saga } from "../../cli/answers.ts";
 import { requireNoProcesses } from "../../dev/leftovers.ts";
 import { until } from "../../dev/ready.ts";
-import { type Stack, startStack } from "../../dev/stack.ts";
+import { type Stack, type StackOptions, startStack } from "../../dev/stack.ts";
 import { type HttpInterposer, startHttpInterposer } from "../../sandbox/http-interposer.ts";
 import { type SessionInterposer, startSessionInterposer } from "../../sandbox/session-interposer.ts";
 
@@ -19,7 +19,8 @@ export interface Walk {
 const SAGA_MS = 90_000;
 const CRON_EVERY_MS = 2_000;
 
-export async function startWalk(): Promise<Walk> {
+/** The cron trigger is driven by hand, and the Worker is the product's, unless `options` say otherwise. */
+export async function startWalk(options: Pick<StackOptions, "cronEveryMs" | "entry"> = {}): Promise<Walk> {
   const dataDir = mkdtempSync(join(tmpdir(), "orrery-e2e-"));
   const lines: { provider?: HttpInterposer; sessions?: SessionInterposer } = {};
   const stack = await startStack({
@@ -27,6 +28,7 @@ export async function startWalk(): Promise<Walk> {
     dataDir,
     watch: false,
     cronEveryMs: null,
+    ...options,
     interpose: {
       hostRunnerUrl: async (url) => {
         lines.provider = await startHttpInterposer(url);
@@ -91,6 +93,13 @@ export function untilState(
   );
 }
 
+/** The provider's id of the one host that the node has. */
+export async function hostOf(stack: Stack, nodeId: string): Promise<string> {
+  const [host, ...others] = (await stack.hostRunner.hosts()).filter(({ tag }) => tag.includes(nodeId));
+  if (host === undefined || others.length > 0) throw new Error(`Node ${nodeId} has not one host.`);
+  return host.providerHostId;
+}
+
 export interface Footprint {
   readonly hosts: number;
   readonly agents: number;
@@ -103,7 +112,7 @@ export async function footprint(stack: Stack, nodeId: string): Promise<Footprint
   const processes = await Promise.all(hosts.map((host) => stack.hostRunner.processes(host.providerHostId)));
   return {
     hosts: hosts.length,
-    agents: processes.filter(({ agent }) => agent?.alive === true).length,
+    agents: processes.filter(({ agent }) => agent.alive).length,
     chainProcesses: processes.flatMap(({ chain }) => chain).filter(({ alive }) => alive).length,
   };
 }
