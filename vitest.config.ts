@@ -8,6 +8,8 @@ import { TEST_SECRETS } from "./test/workerd/bindings.ts";
  */
 export default defineConfig({
   test: {
+    // The product's own log lines help where a test failed, and bury the rest elsewhere.
+    silent: "passed-only",
     projects: [
       {
         test: {
