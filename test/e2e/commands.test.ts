@@ -8,7 +8,7 @@ import { hostOf, requestNode, startWalk, untilSagaEnded, untilState, type Walk }
 const MANY = 100;
 /** Seldom enough that all of the polling stays below the API's rate limit. */
 const POLL_MS = 250;
-const COMMAND_MS = 60_000;
+const COMMAND_MS = 120_000;
 const LOOK_MS = 50;
 const ENDED = ["completed", "failed", "interrupted", "cancelled", "expired"];
 
