@@ -34,6 +34,7 @@ export class Agent {
   readonly #settings: AgentSettings;
   readonly #log: Logger;
   readonly #identity: AgentIdentity;
+  readonly #node: ChainNode;
   readonly #executor: CommandExecutor;
   readonly #probe: Probe;
   readonly #stopped = new AbortController();
@@ -49,7 +50,9 @@ export class Agent {
     const dataDir = await DataDir.open(settings.data_dir);
     await lockDirectory(dataDir.path);
     readToken(settings.token_file);
-    return new Agent(settings, log, dataDir);
+    const agent = new Agent(settings, log, dataDir);
+    await agent.#resume();
+    return agent;
   }
 
   constructor(settings: AgentSettings, log: Logger, dataDir: DataDir) {
@@ -59,7 +62,7 @@ export class Agent {
     this.#identity = new AgentIdentity(stateDir, randomUUID);
     const record = new CommandRecord(stateDir);
     this.#probe = new Probe({ everyMs: timing.probe_ms, onChange: () => this.#sendStatus(), log });
-    const node = new ChainNode({
+    this.#node = new ChainNode({
       nodeId: settings.node_id,
       stateDir,
       dataDir,
@@ -71,17 +74,20 @@ export class Agent {
     });
     this.#executor = new CommandExecutor({
       record,
-      interpret: interpretFor(node),
+      interpret: interpretFor(this.#node),
       send: (message) => this.#send(message),
       log,
       now: () => performance.now(),
       stallCheckMs: timing.stall_check_ms,
     });
+  }
+
+  async #resume(): Promise<void> {
     try {
-      node.resume();
+      await this.#node.resume(this.#stopped.signal);
     } catch (error) {
-      // The agent must be reachable all the same: a new CONFIGURE mends it.
-      log.error({ err: error }, "what is installed cannot be read");
+      // The agent must be reachable all the same: a new CONFIGURE or START mends it.
+      this.#log.error({ err: error }, "the installed node cannot be taken up");
     }
   }
 

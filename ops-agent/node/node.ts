@@ -36,13 +36,16 @@ export class ChainNode {
   }
 
   /**
-   * Takes up what an earlier agent installed. A node that runs goes on running and is watched again;
-   * a recipe's program that the earlier agent left behind belongs to a command that counts as interrupted, and is ended.
+   * Takes up what an earlier agent installed. A node that runs goes on running and is watched again, one that a reboot
+   * ended is started; a recipe's program that was left behind belongs to a command that counts as interrupted, and is ended.
+   * @throws process_start_failed, configuration_invalid
    */
-  resume(): void {
+  async resume(signal: AbortSignal): Promise<void> {
     killMarked(RECIPE_MARK, this.#options.dataDir.path);
     const installed = loadInstalled(this.#options.stateDir);
-    if (installed !== null) this.#watch(chainOf(installed));
+    if (installed === null) return;
+    this.#watch(chainOf(installed));
+    await this.#options.runtime.resume(await this.#installedSpec(), signal);
   }
 
   /** CONFIGURE: everything is checked before anything is touched, and kept for START only when the whole recipe went well. */

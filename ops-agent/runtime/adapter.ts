@@ -24,5 +24,7 @@ export interface RuntimeAdapter {
    * Stops the node and all its processes: by its signal, and by force after the grace. One that is not running is a success.
    */
   stop(spec: ProcessSpec, graceMs: number): Promise<void>;
+  /** After a reboot of the host: starts a node that was running, and leaves alone one that was stopped on purpose. */
+  resume(spec: ProcessSpec, signal: AbortSignal): Promise<void>;
   isRunning(spec: ProcessSpec): Promise<boolean>;
 }

@@ -70,8 +70,15 @@ export class ProcessAdapter implements RuntimeAdapter {
     this.#log.info({ pid: identity.pid }, "chain node started");
   }
 
+  /** The note is removed by a stop alone, so one without its process means that the host went down under the node. */
+  async resume(spec: ProcessSpec, signal: AbortSignal): Promise<void> {
+    if (this.#noted() !== null) await this.start(spec, signal);
+  }
+
   async stop(spec: ProcessSpec, graceMs: number): Promise<void> {
     const running = this.#running(spec);
+    // First of all, so that an agent which dies in the middle of a stop does not start the node again.
+    rmSync(this.#pidFile, { force: true });
     if (running !== null) {
       sendSignal(-running.pid, spec.stopSignal);
       if (!(await hasEnded(running, graceMs))) this.#log.warn({ pid: running.pid, graceMs }, "chain node is killed");
@@ -84,7 +91,6 @@ export class ProcessAdapter implements RuntimeAdapter {
       }
       await delay(POLL_MS);
     }
-    rmSync(this.#pidFile, { force: true });
     if (running !== null) this.#log.info({ pid: running.pid }, "chain node stopped");
   }
 

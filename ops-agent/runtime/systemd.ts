@@ -58,6 +58,10 @@ export class SystemdAdapter implements RuntimeAdapter {
     }
   }
 
+  async resume(): Promise<void> {
+    // An enabled unit is started by the system itself.
+  }
+
   /** Stops the unit, and disables it so that a node that was stopped on purpose stays stopped after a reboot. */
   async stop(spec: ProcessSpec, graceMs: number): Promise<void> {
     const unit = unitName(spec.nodeId);

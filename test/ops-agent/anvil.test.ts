@@ -119,6 +119,16 @@ describe("a real anvil under a real agent", () => {
     expect(await blockNumber()).toBeGreaterThanOrEqual(before);
   });
 
+  it("is started again after its whole host went down", async () => {
+    const pids = host.chainPids();
+    await host.kill("SIGKILL");
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+    host.start();
+    await peer.until("synced", () => host.chainPids().length === 1 && lastStatus()?.syncStatus === SyncStatus.SYNCED);
+    expect(host.chainPids()).not.toEqual(pids);
+    expect(await blockNumber()).toBeGreaterThanOrEqual(0);
+  });
+
   it("is stopped whole, is unknown then, and stopping again is a success", async () => {
     sendCommand(peer, { id: "stop-1", type: CommandType.STOP });
     expect(await peer.ended("stop-1")).toBe("completed");
@@ -126,6 +136,14 @@ describe("a real anvil under a real agent", () => {
     await peer.until("unknown", () => lastStatus()?.syncStatus === SyncStatus.UNKNOWN);
     sendCommand(peer, { id: "stop-2", type: CommandType.STOP });
     expect(await peer.ended("stop-2")).toBe("completed");
+  });
+
+  it("stays stopped when its agent starts again", async () => {
+    const hellos = peer.all("hello").length;
+    await host.kill("SIGKILL");
+    host.start();
+    await peer.until("the next hello", () => peer.all("hello").length > hellos);
+    expect(host.chainPids()).toEqual([]);
   });
 
   it("leaves no secret in the agent's log or state", () => {
