@@ -114,12 +114,14 @@ describe("a node that is there", () => {
   let id = "";
   let subscriptionId = "";
   const sagas = recordedSagas();
+  const orderNode = async (body: object) => idOf(await callWith(sagas.bindings, "POST", NODES, { key: admin, body }));
   beforeAll(async () => {
     admin = await mintKey({ scopes: ["admin"] });
     subscriptionId = await activeSubscription(admin, "life");
-    const body = { subscription_id: subscriptionId };
-    id = idOf(await callWith(sagas.bindings, "POST", NODES, { key: admin, body }));
+    id = await orderNode({ subscription_id: subscriptionId });
   });
+  /** A node whose object nobody wakes: what an object tells reaches its rows by the queue, at a time of its own. */
+  const quietNode = async () => orderNode({ subscription_id: await activeSubscription(admin, "quiet") });
 
   it("is shown from Postgres until its object is there, and then as the object has it", async ({ expect }) => {
     const before = await call("GET", `${NODES}/${id}`, { key: admin });
@@ -172,21 +174,22 @@ describe("a node that is there", () => {
 
   it("has its events in order, with instants as RFC 3339", async ({ expect }) => {
     const at = Date.UTC(2026, 10, 30, 12);
+    const quietId = await quietNode();
     const event = (position: number, body: object) =>
       database((db) =>
         db.execute(
           `insert into node_events (event_id, node_id, incarnation, position, kind, body, occurred_at)
-           values ('${uuidv7()}', '${id}', 1, ${position}, 'state_changed', '${JSON.stringify(body)}', now())`,
+           values ('${uuidv7()}', '${quietId}', 1, ${position}, 'state_changed', '${JSON.stringify(body)}', now())`,
         ),
       );
     await event(2, { kind: "state_changed", to: "down", effectiveAt: at });
     await event(1, { kind: "listening_gap", from: at, to: at + 1000 });
-    const first = await call("GET", `${NODES}/${id}/events?limit=1`, { key: admin });
+    const first = await call("GET", `${NODES}/${quietId}/events?limit=1`, { key: admin });
     expect(first.json.items).toEqual([
       expect.objectContaining({ body: { from: "2026-11-30T12:00:00.000Z", to: "2026-11-30T12:00:01.000Z" } }),
     ]);
     const cursor = String(first.json.next_cursor);
-    const second = await call("GET", `${NODES}/${id}/events?limit=1&cursor=${cursor}`, { key: admin });
+    const second = await call("GET", `${NODES}/${quietId}/events?limit=1&cursor=${cursor}`, { key: admin });
     expect(second.json.items).toEqual([
       expect.objectContaining({ body: { to: "down", effective_at: "2026-11-30T12:00:00.000Z" } }),
     ]);
@@ -197,19 +200,20 @@ describe("a node that is there", () => {
 
   it("is terminated by a saga that asking twice starts once, and a failed one again", async ({ expect }) => {
     const { bindings, terminate } = recordedSagas();
-    const first = await callWith(bindings, "POST", `${NODES}/${id}/terminate`, { key: admin });
+    const quietId = await quietNode();
+    const first = await callWith(bindings, "POST", `${NODES}/${quietId}/terminate`, { key: admin });
     expect(first.status).toBe(202);
-    expect(terminate.created[0]).toEqual({ id: `terminate-node-${id}`, params: { nodeId: id } });
+    expect(terminate.created[0]).toEqual({ id: `terminate-node-${quietId}`, params: { nodeId: quietId } });
     await database((db) =>
-      db.execute(`update sagas set status = 'failed', code = 'internal' where id = 'terminate-node-${id}'`),
+      db.execute(`update sagas set status = 'failed', code = 'internal' where id = 'terminate-node-${quietId}'`),
     );
-    expect((await callWith(bindings, "POST", `${NODES}/${id}/terminate`, { key: admin })).status).toBe(202);
-    const sagas = await call("GET", `${NODES}/${id}/saga`, { key: admin });
+    expect((await callWith(bindings, "POST", `${NODES}/${quietId}/terminate`, { key: admin })).status).toBe(202);
+    const sagas = await call("GET", `${NODES}/${quietId}/saga`, { key: admin });
     expect(sagas.json.items).toContainEqual(
-      expect.objectContaining({ id: `terminate-node-${id}`, status: "running", code: null }),
+      expect.objectContaining({ id: `terminate-node-${quietId}`, status: "running", code: null }),
     );
-    await database((db) => db.execute(`update nodes set state = 'terminated' where id = '${id}'`));
-    const late = await callWith(bindings, "POST", `${NODES}/${id}/terminate`, { key: admin });
+    await database((db) => db.execute(`update nodes set state = 'terminated' where id = '${quietId}'`));
+    const late = await callWith(bindings, "POST", `${NODES}/${quietId}/terminate`, { key: admin });
     expect([late.status, late.json.code]).toEqual([409, "node_ended"]);
   });
 
