@@ -3,6 +3,7 @@ import { OrreryError } from "../../domain/errors.ts";
 import type { EpochMs, NodeEventBody, SyncStatus, TransitionTrigger } from "../../domain/node/node.ts";
 import {
   forceTransition,
+  isTerminal,
   type NodeCondition,
   type TransitionRequest,
   transition,
@@ -88,6 +89,8 @@ export class NodeChange {
     this.set(next);
     const { state: to, stateSince: effectiveAt } = next;
     this.emit({ kind: "state_changed", from, to, trigger, forced, effectiveAt, ...why });
+    // The port may be another node's tomorrow.
+    if (isTerminal(to)) this.setEndpoints({});
     return true;
   }
 }

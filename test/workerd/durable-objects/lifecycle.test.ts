@@ -143,11 +143,16 @@ describe("the outbox", () => {
 describe("a node's end", () => {
   it("keeps everything until the outbox has been read, and then one row that still answers", async ({ expect }) => {
     const node = await TestNode.syncing();
-    await TestAgent.join(node.stub, 1);
+    const agent = await TestAgent.join(node.stub, 1);
+    agent.status(3, { rpc: "http://127.0.0.1:8545" });
+    await expect.poll(async () => Object.keys((await node.stub.view()).endpoints)).toEqual(["rpc"]);
     await node.stub.enqueueCommand(node.request("c1"));
     await node.stub.transition("terminating", "terminate_saga", null);
     await node.stub.transition("terminated", "terminate_saga", null);
-    expect(await node.stub.transition("terminated", "terminate_saga", null)).toMatchObject({ state: "terminated" });
+    expect(await node.stub.transition("terminated", "terminate_saga", null)).toMatchObject({
+      state: "terminated",
+      endpoints: {},
+    });
     expect(await node.stub.command("c1")).toMatchObject({ state: "cancelled" });
     const { events, incarnation } = await node.stub.readOutbox(0, 1_000);
     await node.stub.purgeOutbox(incarnation, events[0]?.position ?? 0);
