@@ -38,6 +38,9 @@ export const DEFAULTS = {
     protocolVersion: 1,
     /** A connection that has not said Hello by then is closed. */
     helloMs: 10 * SECOND,
+    /** Frames beyond the answers to commands: an agent of ours sends at most some three a second. */
+    framesPerWindow: 600,
+    frameWindowMs: MINUTE,
     probeMs: 2 * SECOND,
   },
   node: {
@@ -89,6 +92,8 @@ export const DEFAULTS = {
     pageSize: 50,
     pageSizeMax: 200,
     idempotencyKeyMaxLength: 200,
+    /** An answer names at most so many things that are wrong with a request. */
+    issuesShown: 100,
     /** How long a duplicate waits for the first request with its key. */
     idempotencyWaitMs: 10 * SECOND,
     lastUsedResolutionMs: MINUTE,

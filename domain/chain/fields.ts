@@ -27,6 +27,13 @@ export const slug = z
     "must be 1 to 64 characters of a-z, 0-9, - and _, starting with a letter or digit",
   );
 
+/** One line for people. */
+export const label = z
+  .string()
+  .min(1)
+  .max(128)
+  .regex(/^[^\p{Cc}\p{Cs}]+$/u, "must not hold control characters");
+
 /** Keys that templates reach through a dot. */
 export const templateKey = z
   .string()

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { DEFAULTS } from "../defaults.ts";
 import { OrreryError } from "../errors.ts";
 
 /** One thing that is wrong with a chain's files. */
@@ -12,20 +13,23 @@ export interface ChainIssue {
   readonly message: string;
 }
 
+/** Of a value or a path that is shown. */
 const VALUE_LENGTH = 120;
 
-/** The error that carries every issue, both as data and readable. */
-export function chainInvalid(chainId: string, issues: readonly ChainIssue[]): OrreryError {
+/** The error that carries the issues, both as data and readable; past a number that nobody reads only their count. */
+export function chainInvalid(chainId: string, all: readonly ChainIssue[]): OrreryError {
+  const issues = all.slice(0, DEFAULTS.api.issuesShown);
   const lines = issues.map(({ file, path, value, message }) => {
     const where = path === "" ? file : `${file}: ${path}`;
     return value === "" ? `${where} ${message}` : `${where} = ${value} ${message}`;
   });
+  if (all.length > issues.length) lines.push(`and ${all.length - issues.length} more`);
   return new OrreryError("chain_invalid", `The chain ${chainId} is not valid:\n  ${lines.join("\n  ")}`, { issues });
 }
 
 /** The issue with its value shown the way all issues show them. */
 export function chainIssue(file: string, path: readonly PropertyKey[], value: unknown, message: string): ChainIssue {
-  return { file, path: path.map(String).join("."), value: describe(value), message };
+  return { file, path: shortened(path.map(String).join(".")), value: describe(value), message };
 }
 
 /** What a schema found in one file; an unknown key is an issue of its own, with its value. */
@@ -57,6 +61,10 @@ function valueAt(document: unknown, path: readonly PropertyKey[]): unknown {
 
 function describe(value: unknown): string {
   if (value === undefined) return "";
-  const text = JSON.stringify(value) ?? "";
-  return text.length <= VALUE_LENGTH ? text : `${text.slice(0, VALUE_LENGTH - 3)}...`;
+  return shortened(JSON.stringify(value) ?? "");
+}
+
+/** Well-formed also where the cut goes through a character. */
+function shortened(text: string): string {
+  return text.length <= VALUE_LENGTH ? text : `${text.slice(0, VALUE_LENGTH - 3).toWellFormed()}...`;
 }

@@ -1,4 +1,3 @@
-import { parseDocument } from "yaml";
 import type { z } from "zod";
 import { DEFAULTS } from "../defaults.ts";
 import { type ChainIssue, chainInvalid, chainIssue, issuesOf } from "./issues.ts";
@@ -7,6 +6,7 @@ import { type ChainProfile, profileSchema } from "./profile.ts";
 import { type Recipe, recipeSchema } from "./recipe.ts";
 import { referenceIssues } from "./references.ts";
 import { type ChainRuntime, runtimeSchema } from "./runtime.ts";
+import { readYaml } from "./yaml.ts";
 
 /** A chain whose files are all valid and agree with each other. */
 export interface ChainDefinition {
@@ -161,34 +161,6 @@ function isKnownFile(file: string): boolean {
     RECIPE_FILE.test(file) ||
     UPGRADE_FILE.test(file)
   );
-}
-
-type YamlDocument =
-  | { readonly ok: true; readonly value: unknown }
-  | { readonly ok: false; readonly issues: readonly ChainIssue[] };
-
-/** YAML 1.2 core without surprises: no custom tags, no duplicate keys, no alias bombs, no files that break a frame. */
-function readYaml(file: string, text: string): YamlDocument {
-  const bytes = new TextEncoder().encode(text).length;
-  if (bytes > DEFAULTS.chain.fileBytes) {
-    return {
-      ok: false,
-      issues: [chainIssue(file, [], undefined, `is ${bytes} bytes long; the limit is ${DEFAULTS.chain.fileBytes}`)],
-    };
-  }
-  try {
-    const document = parseDocument(text, { schema: "core", uniqueKeys: true, prettyErrors: true });
-    const problems = [...document.errors, ...document.warnings];
-    if (problems.length === 0) return { ok: true, value: document.toJS({ maxAliasCount: 50 }) };
-    return {
-      ok: false,
-      issues: problems.map(({ message }) => chainIssue(file, [], undefined, `is not valid YAML: ${message}`)),
-    };
-  } catch (error) {
-    // The parser throws on alias bombs and on nesting deeper than the stack.
-    const reason = error instanceof Error ? error.message : String(error);
-    return { ok: false, issues: [chainIssue(file, [], undefined, `cannot be read: ${reason}`)] };
-  }
 }
 
 /** Several recipes report the same wrong runtime once. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { schemaVersion, sha256Checksum, slug, template, templateKey } from "./fields.ts";
+import { label, schemaVersion, sha256Checksum, slug, template, templateKey } from "./fields.ts";
 
 /** profile.yaml: what the chain is, which machines it needs, and where its programs come from. */
 
@@ -81,7 +81,7 @@ export const profileSchema = z
   .strictObject({
     schema_version: schemaVersion,
     chain_id: slug,
-    display_name: z.string().min(1).max(128),
+    display_name: label,
     network_type: z.enum(["mainnet", "testnet", "devnet"]),
     chain_type: slug.optional(),
     node_types: z.record(slug, nodeType).refine((types) => Object.keys(types).length > 0, "must declare a node type"),

@@ -5,6 +5,7 @@ import {
   environment,
   fileMode,
   httpPath,
+  label,
   schemaVersion,
   slug,
   template,
@@ -14,7 +15,7 @@ import {
 /** recipes/<nodeType>.yaml: the steps of CONFIGURE. All paths are inside the node's data directory. */
 
 const common = {
-  name: z.string().min(1).max(128),
+  name: label,
   /** The step runs when this is absent or renders to a non-empty text. */
   when: template.optional(),
 };

@@ -78,6 +78,8 @@ function gate(policy: RoutePolicy, config: Pick<RouteConfig, "request">): Middle
   return chain;
 }
 
+const PATH_LENGTH = 200;
+
 /** Names what is wrong and where; the value itself is not repeated, because it may be a secret. */
 function invalidRequest(target: string, issues: readonly z.core.$ZodIssue[]): OrreryError {
   if (target === "header" && issues.some(({ path }) => path[0] === "idempotency-key")) {
@@ -87,11 +89,16 @@ function invalidRequest(target: string, issues: readonly z.core.$ZodIssue[]): Or
     const path = issue.path.map(String);
     const keys = issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
     const message = issue.code === "unrecognized_keys" ? "is not known here" : issue.message;
-    return keys.map((at) => ({ in: target === "json" ? "body" : target, path: at.join("."), message }));
+    return keys.map((at) => ({ in: target === "json" ? "body" : target, path: shortened(at.join(".")), message }));
   });
   const [first] = named;
   const detail = first === undefined ? "The request is not valid." : `${first.in} ${first.path}: ${first.message}`;
-  return new OrreryError("invalid_request", detail, { issues: named });
+  return new OrreryError("invalid_request", detail, { issues: named.slice(0, DEFAULTS.api.issuesShown) });
+}
+
+/** The names of unknown fields are the caller's and may be of any length. */
+function shortened(path: string): string {
+  return path.length <= PATH_LENGTH ? path : `${path.slice(0, PATH_LENGTH).toWellFormed()}...`;
 }
 
 /** The error document of every answer that is not a success. */

@@ -4,13 +4,17 @@ import { z } from "@hono/zod-openapi";
 
 export const uuid = z.uuid().openapi({ example: "019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44" });
 
-/** One line for people: Postgres takes no NUL and a terminal no control characters. */
+const LINE = "^[^\\p{Cc}\\p{Cs}]*$";
+
+/** One line for people: Postgres takes no NUL and no half character, a terminal no control characters. */
 export const line = (max: number) =>
   z
     .string()
     .min(1)
     .max(max)
-    .regex(/^\P{Cc}*$/u, "must not hold control characters");
+    .regex(new RegExp(LINE, "u"), "must not hold control characters")
+    // The library would write the flag into the pattern.
+    .openapi({ pattern: LINE });
 
 /** Chain ids, node types, providers and regions. */
 export const slug = z

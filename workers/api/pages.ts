@@ -54,7 +54,8 @@ function fromBase64Json(text: string): unknown {
   }
 }
 
-const MAX_EPOCH_MS = 8_640_000_000_000_000;
+/** The last moment whose year has four digits: Postgres reads no longer one. */
+const MAX_EPOCH_MS = 253_402_300_799_999;
 const newestFirst = z.tuple([z.number().int().min(0).max(MAX_EPOCH_MS), z.string().max(64)]);
 
 /** The page that a request asks of a list which shows the newest first; one row more tells whether there is another. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { chainContentHash } from "../../../domain/chain/hash.ts";
 import type { ChainIssue } from "../../../domain/chain/issues.ts";
 import { parseChainFiles, parseNodeChain } from "../../../domain/chain/parse.ts";
+import { DEFAULTS } from "../../../domain/defaults.ts";
 import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 
 const NAMES = ["profile.yaml", "runtime.yaml", "observation.yaml", "recipes/full.yaml"];
@@ -127,6 +128,32 @@ describe("parseChainFiles", () => {
     }
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`recipes/r${index}.yaml`, ""]));
     expect(issuesOf(many)).toHaveLength(1);
+  });
+
+  it.each([
+    ["a document that holds itself", "display_name: &a [*a]"],
+    ["a map that holds itself", "display_name: &a { b: *a }"],
+    ["a document that is nested too deep", `display_name: ${"[".repeat(80)}${"]".repeat(80)}`],
+    ["a NUL", 'display_name: "a\\0b"'],
+    ["half of a surrogate pair", 'display_name: "a\\ud800b"'],
+    ["half of a surrogate pair in a comment", "display_name: a # \ud800"],
+    ["a control character in a name", 'display_name: "a\\x1b[2J"'],
+    ["a key that validation would leave out", "display_name: a\n__proto__: { a: 1 }"],
+  ])("refuses %s", (_what, line) => {
+    expect(issuesOf(changed("profile.yaml", "display_name: Anvil (local Ethereum)", line))).not.toEqual([]);
+  });
+
+  it("names a node type that validation would leave out", () => {
+    const files = changed("profile.yaml", "node_types:\n", "node_types:\n  __proto__: {}\n");
+    expect(issuesOf(files)).toMatchObject([{ file: "profile.yaml", path: "node_types.__proto__" }]);
+  });
+
+  it("names no more issues than a person reads, and shortens what it repeats", () => {
+    const line = Array.from({ length: 3_000 }, (_, index) => `k${index}: 1`).join("\n");
+    const issues = issuesOf(changed("profile.yaml", "exclusive_keys: false", line));
+    expect(issues).toHaveLength(DEFAULTS.api.issuesShown);
+    const long = issuesOf(changed("profile.yaml", "exclusive_keys: false", `${"k".repeat(900)}: ${"v".repeat(900)}`));
+    expect(JSON.stringify(long).length).toBeLessThan(500);
   });
 
   it("answers any garbage with chain_invalid and nothing else", () => {

@@ -88,6 +88,12 @@ describe("bad input", () => {
       code: "invalid_request",
     },
     {
+      name: "half of a surrogate pair in a name",
+      request: () => call("POST", "/api/v1/admin/api-keys", { key, body: { name: "a\ud800b", scopes: ["admin"] } }),
+      status: 400,
+      code: "invalid_request",
+    },
+    {
       name: "an unknown scope",
       request: () => call("POST", "/api/v1/admin/api-keys", { key, body: { name: "a", scopes: ["root"] } }),
       status: 400,
@@ -137,6 +143,8 @@ describe("bad input", () => {
       btoa('["nodes",1]'),
       btoa('["nodes",1,"not-a-uuid"]'),
       btoa('["nodes",1e300,"019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44"]'),
+      // A moment that JavaScript knows and Postgres cannot read.
+      btoa('["nodes",8640000000000000,"019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44"]'),
       btoa('["nodes",-1,"019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44"]'),
       btoa('["subscriptions",1,"019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44"]'),
       btoa('{"0":"nodes"}'),
@@ -249,6 +257,15 @@ describe("bad input", () => {
       code: "chain_invalid",
     },
     {
+      name: "a chain file that holds itself",
+      request: () => {
+        const files = { ...chainFiles("wrong"), "profile.yaml": "&a\nx: *a\n" };
+        return call("PUT", "/api/v1/chains/wrong", { key, body: { files } });
+      },
+      status: 422,
+      code: "chain_invalid",
+    },
+    {
       name: "a chain id that is none",
       request: () => call("PUT", "/api/v1/chains/Wrong%20Chain", { key, body: { files: {} } }),
       status: 400,
@@ -287,6 +304,14 @@ describe("bad input", () => {
       ]),
     );
     expect(answer.text).not.toContain("hunter2");
+  });
+
+  it("names no more wrong fields than a person reads, and shortens their names", async ({ expect }) => {
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`${"x".repeat(30)}${index}`, 1]));
+    const answer = await call("POST", "/api/v1/nodes", { key, body: { ...many, ["y".repeat(50_000)]: 1 } });
+    expect(answer.json.issues).toHaveLength(100);
+    const one = await call("POST", "/api/v1/nodes", { key, body: { subscription_id: ID, ["y".repeat(50_000)]: 1 } });
+    expect(one.text.length).toBeLessThan(2_000);
   });
 
   it("of a chain names file, path and value", async ({ expect }) => {

@@ -2,7 +2,6 @@ import { z } from "@hono/zod-openapi";
 import { findChain, listChains, putChain } from "../../../db/chains.ts";
 import { withDatabase } from "../../../db/client.ts";
 import { chainContentHash } from "../../../domain/chain/hash.ts";
-import { chainInvalid, chainIssue } from "../../../domain/chain/issues.ts";
 import { parseChainFiles } from "../../../domain/chain/parse.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
@@ -85,7 +84,6 @@ export const chainRoutes = newRouter()
     const { chain } = c.req.valid("param");
     const pushed = c.req.valid("json").files;
     const { profile } = parseChainFiles(chain, pushed);
-    assertStorable(chain, profile);
     const contentHash = await chainContentHash(pushed);
     // The files first: the pointer must never name a version that is not there.
     await writeChainFiles(c.env.CHAINS, config.TENANT, chain, contentHash, pushed);
@@ -100,9 +98,3 @@ export const chainRoutes = newRouter()
     await withDatabase(config, (db) => putChain(db, row));
     return c.json(toChain(row), 200);
   });
-
-/** A NUL is valid YAML and valid JSON, but Postgres stores none. */
-function assertStorable(chain: string, profile: unknown): void {
-  if (!JSON.stringify(profile).includes("\\u0000")) return;
-  throw chainInvalid(chain, [chainIssue("profile.yaml", [], undefined, "holds a NUL character")]);
-}
