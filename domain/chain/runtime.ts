@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { ENDPOINT_SCHEMES } from "../node/endpoints.ts";
 import {
   dataPath,
   duration,
@@ -58,7 +59,7 @@ export const runtimeSchema = z
     /** Default numbers; an agent's configuration may override each. */
     ports: z.record(templateKey, portNumber),
     /** The ports that users are told of, with the scheme of their address. */
-    endpoints: z.record(templateKey, z.enum(["http", "https", "ws", "wss", "tcp"])).default({}),
+    endpoints: z.record(templateKey, z.enum(ENDPOINT_SCHEMES)).default({}),
     node_status: z.discriminatedUnion("kind", [jsonRpcStatus, httpStatus]),
   })
   .superRefine((runtime, context) => {

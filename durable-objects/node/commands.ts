@@ -89,15 +89,17 @@ export class NodeCommands {
     return { items: items.map(toCommandView), next };
   }
 
-  /** What the agent said of a command of its own; of any other it is ignored. */
-  signal(change: NodeChange, generation: number, commandId: string, signal: CommandSignal): void {
+  /** What the agent said of a command of its own; of any other it is ignored. Answers whether the command's state moved. */
+  signal(change: NodeChange, generation: number, commandId: string, signal: CommandSignal): boolean {
     const command = this.#parts.commands.find(commandId);
-    if (command === null || command.generation !== generation) return;
+    if (command === null || command.generation !== generation) return false;
     this.#parts.pulse.seen(generation, commandId, change.at);
     const next = this.#apply(change, command, signal);
-    if (!isEnded(next.state)) return;
+    const moved = next.state !== command.state;
+    if (!isEnded(next.state)) return moved;
     this.#parts.pulse.forget(generation, commandId);
     this.deliver(change, generation, { newSession: false });
+    return moved;
   }
 
   /** A session has begun: whatever the agent has in hand is watched from now on, and asked for again. */

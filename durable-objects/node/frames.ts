@@ -3,6 +3,7 @@ import { DEFAULTS } from "../../domain/defaults.ts";
 import { type ErrorCode, isErrorCode, OrreryError } from "../../domain/errors.ts";
 import type { CommandProgressView } from "../../domain/node/command.ts";
 import type { FailureKind } from "../../domain/node/command-lifecycle.ts";
+import { endpointsOf } from "../../domain/node/endpoints.ts";
 import type { EpochMs, SyncStatus } from "../../domain/node/node.ts";
 import {
   type AgentMessage,
@@ -132,7 +133,7 @@ function toFrame({ body }: AgentMessage): AgentFrame {
 function toStatus(status: Status): AgentStatus {
   return {
     syncStatus: syncStatus(status.syncStatus),
-    endpoints: texts("endpoints", status.endpoints),
+    endpoints: endpointsOf(texts("endpoints", status.endpoints)),
     detail: text(status.detail, MAX.sentence),
   };
 }

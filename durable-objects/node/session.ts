@@ -8,6 +8,7 @@ import { type Attachment, type OpenAttachment, readAttachment, writeAttachment }
 import type { NodeChange, NodeWriter } from "./change.ts";
 import type { CommandPulse } from "./command-pulse.ts";
 import type { NodeCommands } from "./commands.ts";
+import { FrameBudget } from "./frame-budget.ts";
 import { type AgentFrame, type AgentStatus, decodeFrame, welcomeFrame } from "./frames.ts";
 import type { SagaEvent } from "./saga-events.ts";
 import type { NodeSockets } from "./sockets.ts";
@@ -36,6 +37,7 @@ type Hello = Extract<AgentFrame, { kind: "hello" }>;
 /** The agents' side of a node: connections, greetings, frames. */
 export class NodeSession {
   readonly #parts: SessionParts;
+  readonly #budget = new FrameBudget();
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
@@ -59,6 +61,8 @@ export class NodeSession {
 
   /** One frame. What is not the protocol's closes the session; nothing has changed by it. */
   onMessage(socket: WebSocket, data: ArrayBuffer | string): void {
+    // What was under way when we closed.
+    if (socket.readyState !== WebSocket.OPEN) return;
     const attachment = readAttachment(socket);
     try {
       if (attachment === null) this.#parts.sockets.close(socket, "unknown session");
@@ -124,29 +128,37 @@ export class NodeSession {
       this.#parts.sockets.close(socket, "superseded session");
       return;
     }
+    const { generation } = attachment;
+    if (this.#budget.isSpent(generation, now())) {
+      throw new OrreryError("rate_limited", "The agent sends too many frames.", {
+        retry_after: DEFAULTS.agent.reconnectMaxMs / 1_000,
+      });
+    }
     writeAttachment(socket, { ...attachment, heardAt: now() });
-    this.#parts.writer.commit((change) => {
-      this.#frame(change, attachment.generation, frame);
+    const isAnswer = this.#parts.writer.commit((change) => {
+      const moved = this.#frame(change, generation, frame);
       this.#parts.watch.evaluate(change);
+      return moved;
     });
+    if (!isAnswer) this.#budget.spend(generation, now());
   }
 
-  #frame(change: NodeChange, generation: number, frame: Exclude<AgentFrame, Hello>): void {
+  /** Answers whether the frame moved a command, which it can do only as often as commands are sent. */
+  #frame(change: NodeChange, generation: number, frame: Exclude<AgentFrame, Hello>): boolean {
     switch (frame.kind) {
       case "beat":
         this.#parts.pulse.report(generation, frame.runningCommandIds, change.at);
-        break;
+        return false;
       case "status":
         this.#status(change, generation, frame.status);
-        break;
+        return false;
       case "acknowledged":
       case "progressed":
       case "completed":
       case "failed":
-        this.#parts.commands.signal(change, generation, frame.commandId, frame);
-        break;
+        return this.#parts.commands.signal(change, generation, frame.commandId, frame);
       case "unknown":
-        break;
+        return false;
     }
   }
 

@@ -2,6 +2,7 @@ import { evictDurableObject } from "cloudflare:test";
 import { create, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { beforeEach, describe, it } from "vitest";
+import { DEFAULTS } from "../../../domain/defaults.ts";
 import { AgentMessageSchema } from "../../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { SYNCED, TestAgent } from "./test-agent.ts";
 import { TestClock } from "./test-clock.ts";
@@ -195,8 +196,47 @@ describe("a bad frame", () => {
   it("keeps text that Postgres cannot store out of what the node tells", async ({ expect }) => {
     const node = await TestNode.syncing();
     const agent = await TestAgent.join(node.stub, 1);
-    agent.send({ case: "status", value: { syncStatus: 2, detail: "a\0b", endpoints: { rpc: "x\0y" } } });
-    await expect.poll(async () => (await node.stub.view()).endpoints).toEqual({ rpc: "xy" });
+    agent.send({ case: "status", value: { syncStatus: 2, detail: "a\0b", endpoints: { rpc: "http://h:1/\0y" } } });
+    await expect.poll(async () => (await node.stub.view()).endpoints).toEqual({ rpc: "http://h:1/y" });
     expect(await node.eventsOf("dimension_changed")).toMatchObject([{ to: "syncing", reason: "ab" }]);
+  });
+
+  it("takes from an agent only addresses that may be opened", async ({ expect }) => {
+    const node = await TestNode.syncing();
+    const agent = await TestAgent.join(node.stub, 1);
+    agent.status(2, { rpc: "javascript:alert(1)", "a\u001b[2J": "http://h:1", ws: "ws://h:2" });
+    await expect.poll(async () => (await node.stub.view()).endpoints).toEqual({ ws: "ws://h:2" });
+  });
+
+  it("that floods its node is closed, and may come back when the minute is over", async ({ expect }) => {
+    const node = await TestNode.syncing();
+    const mad = await TestAgent.join(node.stub, 1);
+    for (let sent = 0; sent < 5_000; sent += 1) mad.status(sent % 2 === 0 ? 2 : 3);
+    expect(await goodbye(mad)).toEqual({ code: "rate_limited", reconnects: true });
+    expect((await node.stub.view()).stateVersion).toBeLessThan(DEFAULTS.agent.framesPerWindow + 10);
+
+    const again = await TestAgent.join(node.stub, 2);
+    again.status(4);
+    expect(await goodbye(again)).toEqual({ code: "rate_limited", reconnects: true });
+
+    await clock.forward(DEFAULTS.agent.frameWindowMs);
+    const calm = await TestAgent.join(node.stub, 3);
+    calm.status(4);
+    await expect.poll(async () => (await node.stub.view()).syncStatus).toBe("stalled");
+    expect(calm.closed).toBeNull();
+  });
+
+  it("is not counted for what it answers to commands", async ({ expect }) => {
+    const node = await TestNode.syncing();
+    const agent = await TestAgent.join(node.stub, 1);
+    const count = DEFAULTS.agent.framesPerWindow / 2 + 50;
+    for (let index = 0; index < count; index += 1) {
+      await node.stub.enqueueCommand(node.request(`c${index}`));
+      await agent.until(() => agent.delivered().includes(`c${index}`));
+      agent.acknowledge(`c${index}`);
+      agent.complete(`c${index}`);
+    }
+    await expect.poll(async () => (await node.stub.command(`c${count - 1}`)).state).toBe("completed");
+    expect(agent.closed).toBeNull();
   });
 });
