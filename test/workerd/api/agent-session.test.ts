@@ -48,6 +48,13 @@ describe("an agent's session", () => {
     expect((await open(nodeId, own, "2")).status).toBe(401);
   });
 
+  it("of a node that is not there is refused as a problem", async ({ expect }) => {
+    const nodeId = uuidv7();
+    const response = await open(nodeId, await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1), "1");
+    expect([response.status, response.headers.get("content-type")]).toEqual([404, "application/problem+json"]);
+    expect(await response.json()).toMatchObject({ code: "node_not_found" });
+  });
+
   it("needs a generation and an upgrade", async ({ expect }) => {
     const nodeId = uuidv7();
     const token = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1);

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { verifyNodeToken } from "../../../domain/auth/node-token.ts";
-import { OrreryError } from "../../../domain/errors.ts";
+import { isErrorCode, OrreryError } from "../../../domain/errors.ts";
 import { openAgentSession } from "../../../durable-objects/shared/stubs.ts";
 import type { ApiContext } from "../context.ts";
 import { defineRoute, newRouter } from "../define-route.ts";
@@ -8,7 +8,7 @@ import { uuid } from "../fields.ts";
 import { clientAddress, enforceRateLimit } from "../middleware/rate-limit.ts";
 
 const session = defineRoute(
-  { scope: "agent", errors: ["agent_unauthenticated", "agent_revoked", "agent_conflict"] },
+  { scope: "agent", errors: ["agent_unauthenticated", "node_not_found"] },
   {
     method: "get",
     path: "/api/v1/agents/{nodeId}/session",
@@ -31,8 +31,18 @@ export const agentSessionRoutes = newRouter().openapi(session, async (c) => {
     throw new OrreryError("invalid_request", "This route only answers WebSocket upgrades.", { issues: [] });
   }
   const headers = { upgrade: "websocket", "orrery-generation": String(generation) };
-  return openAgentSession(c.env, nodeId, new Request(c.req.url, { headers }));
+  const answer = await openAgentSession(c.env, nodeId, new Request(c.req.url, { headers }));
+  if (answer.status === 101) return answer;
+  throw await refusalOf(answer);
 });
+
+/** The object refuses with a code alone. */
+async function refusalOf(answer: Response): Promise<OrreryError> {
+  const { data } = refusalSchema.safeParse(await answer.json());
+  return new OrreryError(isErrorCode(data?.code) ? data.code : "internal", "The node takes no session.");
+}
+
+const refusalSchema = z.object({ code: z.string() });
 
 async function assertNodeToken(c: ApiContext, nodeId: string, generation: number): Promise<void> {
   const token = /^Bearer ([0-9a-f]{64})$/.exec(c.req.header("authorization") ?? "")?.[1];
