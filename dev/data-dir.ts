@@ -1,7 +1,16 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { liveGroupMembers, type ProcessGroup, processStat, stopGroup } from "./process-group.ts";
+import { replaceFile } from "./durable-file.ts";
+import { holdDirectory } from "./exclusive.ts";
+import {
+  liveGroupMembers,
+  type ProcessGroup,
+  type ProcessGroupOptions,
+  processStat,
+  startProcessGroup,
+  stopGroup,
+} from "./process-group.ts";
 
 const OWNER_FILE = "owner.json";
 const LEFTOVER_GRACE_MS = 5_000;
@@ -14,8 +23,8 @@ type Identity = z.output<typeof identitySchema>;
 export interface DataDir {
   readonly path: string;
   readonly logsDir: string;
-  /** Notes a started group, so that the next start can end it should this one die without doing so. */
-  register(group: ProcessGroup): void;
+  /** Starts a program and notes its group at once, so that the next start can end it should this one die without doing so. */
+  start(options: Omit<ProcessGroupOptions, "logFile">): ProcessGroup;
   release(): void;
 }
 
@@ -27,28 +36,34 @@ export async function openDataDir(path: string): Promise<DataDir> {
   const logsDir = join(path, "logs");
   mkdirSync(logsDir, { recursive: true });
   const file = join(path, OWNER_FILE);
-  await endLeftovers(file, path);
+  const letGo = await holdDirectory(path);
+  const previous = readOwner(file);
+  if (letGo === null) {
+    const holder = previous === null ? "another process" : `process ${previous.owner.pid}`;
+    throw new Error(`${path} is in use by ${holder}; stop that one first (or use another clone).`);
+  }
+  await endLeftovers(previous?.groups ?? []);
   const groups: Identity[] = [];
-  const save = () => writeFileSync(file, JSON.stringify({ owner: identityOf(process.pid), groups }));
+  const save = () => replaceFile(file, JSON.stringify({ owner: identityOf(process.pid), groups }));
   save();
   return {
     path,
     logsDir,
-    register: (group) => {
+    start: (options) => {
+      const group = startProcessGroup({ ...options, logFile: join(logsDir, `${options.name}.log`) });
       groups.push(identityOf(group.pid));
       save();
+      return group;
     },
-    release: () => rmSync(file, { force: true }),
+    release: () => {
+      rmSync(file, { force: true });
+      letGo();
+    },
   };
 }
 
-async function endLeftovers(file: string, path: string): Promise<void> {
-  const previous = readOwner(file);
-  if (previous === null) return;
-  if (isAlive(previous.owner)) {
-    throw new Error(`${path} is in use by process ${previous.owner.pid}; stop that one first (or use another clone).`);
-  }
-  for (const group of previous.groups) {
+async function endLeftovers(groups: readonly Identity[]): Promise<void> {
+  for (const group of groups) {
     // The leader's start time proves that the number was not given to a stranger since; a dead leader's group is
     // still ours while members live, because the system does not reuse a pid that names a living group.
     const leader = processStat(group.pid);
@@ -62,14 +77,9 @@ function readOwner(file: string): z.output<typeof ownerSchema> | null {
   try {
     return ownerSchema.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch {
-    // Torn by a crash in the middle of the write: there is nothing to learn from it.
+    // Another version's: there is nothing to learn from it.
     return null;
   }
-}
-
-function isAlive(identity: Identity): boolean {
-  const stat = processStat(identity.pid);
-  return stat !== null && stat.state !== "Z" && stat.startTime === identity.startTime;
 }
 
 function identityOf(pid: number): Identity {

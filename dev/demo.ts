@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createDisplay, type Display } from "./demo/display.ts";
 import { chainHeight, killAndRecover, provisionNode, requireNothingLeft, terminateNode } from "./demo/node-life.ts";
+import { Interrupted, interruptSignal, unlessInterrupted } from "./interrupt.ts";
 import { requireNoProcesses } from "./leftovers.ts";
 import { type Stack, startStack } from "./stack.ts";
 
@@ -14,11 +15,12 @@ const DATA_DIR = join(REPO_DIR, ".orrery");
 
 const { values: flags } = parseArgs({ options: { once: { type: "boolean", default: false } } });
 const display = createDisplay(process.stdout, process.stdout.isTTY === true);
-const interrupted = new AbortController();
-process.once("SIGINT", () => interrupted.abort());
-process.once("SIGTERM", () => interrupted.abort());
+const interrupted = interruptSignal();
+/** As shells report a program that Ctrl-C ended. */
+const INTERRUPTED_CODE = 130;
 
-process.exitCode = await main();
+// Whatever an interruption has left waiting is not waited for.
+process.exit(await main());
 
 async function main(): Promise<number> {
   let stack: Stack | null = null;
@@ -29,16 +31,17 @@ async function main(): Promise<number> {
       repoDir: REPO_DIR,
       dataDir: DATA_DIR,
       watch: false,
+      signal: interrupted,
       onStep: display.step,
       ...databaseOption(),
     });
-    const running = untilInterrupted(live(stack, flags.once));
-    await running;
+    await unlessInterrupted(interrupted, Promise.race([live(stack, flags.once), failOf(stack)]));
   } catch (error) {
-    if (!interrupted.signal.aborted) {
+    display.abandonSteps();
+    if (!(error instanceof Interrupted)) {
       code = 1;
       reportFailure(error, stack);
-    }
+    } else if (flags.once) code = INTERRUPTED_CODE;
   }
   if (stack !== null) code = Math.max(code, await stopAll(stack));
   if (code === 0 && flags.once) display.heading("Done: the node lived, was down, recovered and left nothing behind.");
@@ -60,12 +63,9 @@ async function live(stack: Stack, isOnce: boolean): Promise<void> {
   await display.step("verify that no host and no saga is left", () => requireNothingLeft(stack, node.id));
 }
 
-/** Ctrl-C ends whatever is going on; the stack is stopped by the caller. */
-function untilInterrupted(work: Promise<void>): Promise<void> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  interrupted.signal.addEventListener("abort", () => reject(new Error("interrupted")), { once: true });
-  if (interrupted.signal.aborted) reject(new Error("interrupted"));
-  return Promise.race([work, promise]);
+/** @throws when a part of the stack ends by itself */
+async function failOf(stack: Stack): Promise<never> {
+  throw await stack.broken;
 }
 
 function databaseOption(): { databaseUrl?: string } {

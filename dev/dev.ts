@@ -1,35 +1,48 @@
 import { join } from "node:path";
 import { createDisplay } from "./demo/display.ts";
-import { startStack } from "./stack.ts";
+import { Interrupted, interruptSignal, unlessInterrupted } from "./interrupt.ts";
+import { type Stack, startStack } from "./stack.ts";
 
 /** `npm run dev`: everything on this machine, the Worker rebuilt when a file changes, until Ctrl-C. */
 const repoDir = join(import.meta.dirname, "..");
-const display = createDisplay(process.stdout, process.stdout.isTTY === true);
 const databaseUrl = process.env.DATABASE_URL;
+const display = createDisplay(process.stdout, process.stdout.isTTY === true);
+const interrupted = interruptSignal();
 
-const stack = await startStack({
-  repoDir,
-  dataDir: join(repoDir, ".orrery"),
-  watch: true,
-  onStep: display.step,
-  ...(databaseUrl === undefined || databaseUrl === "" ? {} : { databaseUrl }),
-});
-display.heading("Up until Ctrl-C");
-display.line(`API           ${stack.url}/api/v1   (documentation at ${stack.url}/api/v1/docs)`);
-display.line(`host runner   ${stack.hostRunner.url}`);
-display.line(`Postgres      ${stack.databaseUrl}`);
-display.line(`operator key  ${stack.operatorKey}`);
-display.line(`logs          ${stack.logsDir}`);
+process.exit(await main());
 
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.once(signal, () => {
-    display.heading("Stopping");
-    stack.stop().then(
-      () => process.exit(0),
-      (error: unknown) => {
-        console.error(error);
-        process.exit(1);
-      },
-    );
-  });
+async function main(): Promise<number> {
+  let stack: Stack | null = null;
+  let code = 0;
+  try {
+    stack = await startStack({
+      repoDir,
+      dataDir: join(repoDir, ".orrery"),
+      watch: true,
+      signal: interrupted,
+      onStep: display.step,
+      ...(databaseUrl === undefined || databaseUrl === "" ? {} : { databaseUrl }),
+    });
+    showAddresses(stack);
+    throw await unlessInterrupted(interrupted, stack.broken);
+  } catch (error) {
+    if (!(error instanceof Interrupted)) code = failed(error);
+  }
+  if (stack === null) return code;
+  display.heading("Stopping");
+  return stack.stop().then(() => code, failed);
+}
+
+function showAddresses(stack: Stack): void {
+  display.heading("Up until Ctrl-C");
+  display.line(`API           ${stack.url}/api/v1   (documentation at ${stack.url}/api/v1/docs)`);
+  display.line(`host runner   ${stack.hostRunner.url}`);
+  display.line(`Postgres      ${stack.databaseUrl}`);
+  display.line(`operator key  ${stack.operatorKey}`);
+  display.line(`logs          ${stack.logsDir}`);
+}
+
+function failed(error: unknown): number {
+  display.heading(`Failed: ${error instanceof Error ? error.message : String(error)}`);
+  return 1;
 }

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { type ProcessGroup, startProcessGroup } from "./process-group.ts";
-import { until } from "./ready.ts";
+import type { DataDir } from "./data-dir.ts";
+import type { ProcessGroup } from "./process-group.ts";
+import { answerOf, until } from "./ready.ts";
 
 const READY_MS = 15_000;
-const readyLineSchema = z.object({ url: z.url() });
 const hostSchema = z.object({
   providerHostId: z.string(),
   tag: z.string(),
@@ -75,25 +75,24 @@ export interface RunningHostRunner {
 /** Starts the host runner in a process group of its own and waits until it listens. */
 export async function startHostRunner(options: {
   readonly repoDir: string;
-  readonly dataDir: string;
+  readonly dataDir: DataDir;
   readonly port: number;
   readonly tokenFile: string;
-  readonly logFile: string;
+  readonly signal?: AbortSignal | undefined;
 }): Promise<RunningHostRunner> {
-  const group = startProcessGroup({
+  const group = options.dataDir.start({
     name: "host-runner",
     command: process.execPath,
     args: [
       join(options.repoDir, "agent-bridge/host-runner/main.ts"),
       "--data-dir",
-      options.dataDir,
+      hostsDir(options.dataDir),
       "--port",
       String(options.port),
       "--token-file",
       options.tokenFile,
     ],
     cwd: options.repoDir,
-    logFile: options.logFile,
   });
   const exit = group.ended.then(({ code, signal }) => {
     throw new Error(`The host runner ended while starting (${signal ?? code}); see ${group.logFile}.`);
@@ -102,7 +101,10 @@ export async function startHostRunner(options: {
   try {
     await Promise.race([
       exit,
-      until("the host runner to listen", async () => readyUrl(options.logFile, url), { timeoutMs: READY_MS }),
+      until("the host runner to listen", () => answerOf(`${url}/healthz`), {
+        timeoutMs: READY_MS,
+        signal: options.signal,
+      }),
     ]);
   } catch (error) {
     await group.stop();
@@ -112,19 +114,7 @@ export async function startHostRunner(options: {
   return { client: new HostRunner(url, token), process: group };
 }
 
-/** The runner prints one JSON line once it listens; the log holds the lines of earlier starts too. */
-function readyUrl(logFile: string, url: string): string | null {
-  for (const line of readFileSync(logFile, "utf8").split("\n")) {
-    const parsed = readyLineSchema.safeParse(parseJson(line));
-    if (parsed.success && parsed.data.url === url) return url;
-  }
-  return null;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
+/** Where the runner keeps its hosts. */
+export function hostsDir(dataDir: DataDir): string {
+  return join(dataDir.path, "hosts");
 }

@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { choosePort, isFree } from "../agent-bridge/host-runner/ports.ts";
+import { replaceFile } from "./durable-file.ts";
 
 const portsSchema = z.record(z.string(), z.number().int().positive());
 
@@ -15,6 +16,6 @@ export async function keptPort(dataDir: string, name: string): Promise<number> {
   const before = kept[name];
   if (before !== undefined && (await isFree(before))) return before;
   const port = await choosePort(new Set(Object.values(kept)), Math.random);
-  writeFileSync(file, JSON.stringify({ ...kept, [name]: port }));
+  replaceFile(file, JSON.stringify({ ...kept, [name]: port }));
   return port;
 }

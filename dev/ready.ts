@@ -3,16 +3,18 @@ class NotInTime extends Error {}
 
 /**
  * Asks `attempt` again until it answers something other than null.
+ * @param signal ends the waiting: its reason is thrown
  * @param what completes the sentence "waited N s for …"
  * @throws NotInTime after `timeoutMs`; whatever `attempt` throws passes through at once.
  */
 export async function until<T>(
   what: string,
   attempt: () => Promise<T | null>,
-  { timeoutMs, everyMs = 100 }: { timeoutMs: number; everyMs?: number },
+  { timeoutMs, everyMs = 100, signal }: { timeoutMs: number; everyMs?: number; signal?: AbortSignal | undefined },
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
+    signal?.throwIfAborted();
     const answer = await attempt();
     if (answer !== null) return answer;
     if (performance.now() >= deadline) throw new NotInTime(`waited ${timeoutMs / 1000} s for ${what}`);

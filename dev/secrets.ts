@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { parseSettings } from "../domain/config.ts";
+import { replaceFile } from "./durable-file.ts";
 
 const FILE = "secrets.json";
 const secretsSchema = z.object({ masterSecret: z.string(), hostRunnerToken: z.string() });
@@ -17,7 +18,7 @@ export interface DevelopmentSecrets extends z.output<typeof secretsSchema> {
 export function developmentSecrets(dataDir: string): DevelopmentSecrets {
   const file = join(dataDir, FILE);
   if (!existsSync(file)) {
-    writeFileSync(file, JSON.stringify({ masterSecret: newSecret(), hostRunnerToken: newSecret() }), { mode: 0o600 });
+    replaceFile(file, JSON.stringify({ masterSecret: newSecret(), hostRunnerToken: newSecret() }));
   }
   const kept = parseSettings(secretsSchema, file, JSON.parse(readFileSync(file, "utf8")));
   return { ...kept, bootstrapSecret: newSecret() };

@@ -6,9 +6,11 @@ import { type CronDriver, runCron, startCronDriver } from "./cron-driver.ts";
 import { type DataDir, openDataDir } from "./data-dir.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "./database-proxy.ts";
 import { startEmbeddedPostgres } from "./embedded-postgres.ts";
-import { type HostRunner, type RunningHostRunner, startHostRunner } from "./host-runner.ts";
+import { endHostProcesses } from "./host-processes.ts";
+import { type HostRunner, hostsDir, type RunningHostRunner, startHostRunner } from "./host-runner.ts";
 import { keptPort } from "./kept-ports.ts";
 import { OperatorApi } from "./operator-api.ts";
+import type { ProcessGroup } from "./process-group.ts";
 import { developmentSecrets } from "./secrets.ts";
 import { buildWorker, type RunningWorker, startWorker, type WorkerPlace } from "./worker.ts";
 
@@ -25,6 +27,8 @@ export interface StackOptions {
   readonly cronEveryMs?: number | null;
   /** Stands between the Worker and the host runner or agents; tests put their interposers here. */
   readonly interpose?: Interposers;
+  /** Gives up starting; what had started is stopped again, and the signal's reason is thrown. */
+  readonly signal?: AbortSignal;
   /** Runs each start step; the demo shows them. */
   readonly onStep?: <T>(label: string, work: () => Promise<T>) => Promise<T>;
 }
@@ -45,6 +49,8 @@ export interface Stack {
   readonly api: OperatorApi;
   readonly hostRunner: HostRunner;
   readonly worker: RunningWorker;
+  /** Settles when a part has ended that nobody ended: the stack cannot go on, and whoever runs it should stop it. */
+  readonly broken: Promise<Error>;
   /** Fires the cron trigger once and waits for it. */
   runCron(): Promise<void>;
   /** SIGKILL to the whole of the Worker's processes. */
@@ -63,9 +69,9 @@ const ENTRY = "workers/index.ts";
  * @throws with the step's cause; what had started is stopped again.
  */
 export async function startStack(options: StackOptions): Promise<Stack> {
-  const step = options.onStep ?? ((_label, work) => work());
+  const step = interruptible(options);
   const dataDir = await openDataDir(options.dataDir);
-  const cleanUps: (() => Promise<void> | void)[] = [() => dataDir.release()];
+  const cleanUps: (() => Promise<void> | void)[] = [() => dataDir.release(), () => endHostProcesses(hostsDir(dataDir))];
   const stop = once(() => runAll(cleanUps.reverse()));
   try {
     return await assemble(options, dataDir, step, cleanUps, stop);
@@ -78,16 +84,18 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 async function assemble(
   options: StackOptions,
   dataDir: DataDir,
-  step: NonNullable<StackOptions["onStep"]>,
+  step: Step,
   cleanUps: (() => Promise<void> | void)[],
   stop: () => Promise<void>,
 ): Promise<Stack> {
+  const watch = watchParts();
   const secrets = developmentSecrets(dataDir.path);
   const database = await step("start Postgres", () => startDatabase(options, dataDir));
   cleanUps.push(() => database.stop());
   await step("migrate Postgres", () => migrate(database.databaseUrl));
 
   const runner = await step("start the host runner", () => startRunner(options, dataDir, secrets.hostRunnerToken));
+  watch.add(runner.process);
   cleanUps.push(() => stopRunner(runner));
 
   const place = await workerPlace(options, dataDir, {
@@ -99,9 +107,9 @@ async function assemble(
     HOST_RUNNER_URL: (await options.interpose?.hostRunnerUrl?.(runner.client.url)) ?? runner.client.url,
     ARTIFACTS_URL: `${runner.client.url}/artifacts`,
   });
-  if (!options.watch) await step("build the Worker", async () => buildWorker(place));
+  if (!options.watch) await step("build the Worker", () => buildWorker(place));
   let worker = await step("start the Worker", () => startWorker(place));
-  dataDir.register(worker.process);
+  watch.add(worker.process);
   cleanUps.push(() => worker.process.stop());
 
   await step("boot the hosts that are there", () => bootHosts(runner));
@@ -110,8 +118,13 @@ async function assemble(
   ]);
   const api = new OperatorApi(worker.url, operatorKey);
   await step("push the chains", () => pushChains(api, options.repoDir));
+  options.signal?.throwIfAborted();
   const cron = startCron(options, worker.url);
-  cleanUps.push(() => cron?.stop());
+  cleanUps.push(
+    () => cron?.stop(),
+    // First of all: from here on every end is wanted.
+    () => watch.close(),
+  );
 
   return {
     url: worker.url,
@@ -123,13 +136,47 @@ async function assemble(
     get worker() {
       return worker;
     },
+    broken: watch.broken,
     runCron: () => runCron(worker.url),
-    killWorker: () => worker.process.kill(),
+    killWorker: () => {
+      watch.remove(worker.process);
+      return worker.process.kill();
+    },
     async startWorker() {
       worker = await startWorker(place);
-      dataDir.register(worker.process);
+      watch.add(worker.process);
     },
     stop,
+  };
+}
+
+type Step = <T>(label: string, work: () => Promise<T>) => Promise<T>;
+
+/** Begins no step once the start has been given up. */
+function interruptible({ onStep = (_label, work) => work(), signal }: StackOptions): Step {
+  return async (label, work) => {
+    signal?.throwIfAborted();
+    return onStep(label, work);
+  };
+}
+
+/** Tells when a part ends though nobody wanted it to. */
+function watchParts() {
+  const { promise: broken, resolve } = Promise.withResolvers<Error>();
+  const expected = new Set<ProcessGroup>();
+  let closed = false;
+  return {
+    broken,
+    add(part: ProcessGroup): void {
+      void part.ended.then(({ code, signal }) => {
+        if (closed || expected.has(part)) return;
+        resolve(new Error(`The ${part.name} has ended (${signal ?? code}); see ${part.logFile}.`));
+      });
+    },
+    remove: (part: ProcessGroup) => void expected.add(part),
+    close: () => {
+      closed = true;
+    },
   };
 }
 
@@ -148,28 +195,31 @@ async function startDatabase(options: StackOptions, dataDir: DataDir): Promise<R
 async function startRunner(options: StackOptions, dataDir: DataDir, token: string): Promise<RunningHostRunner> {
   const tokenFile = join(dataDir.path, "host-runner.token");
   writeFileSync(tokenFile, token, { mode: 0o600 });
-  const runner = await startHostRunner({
+  return startHostRunner({
     repoDir: options.repoDir,
-    dataDir: join(dataDir.path, "hosts"),
+    dataDir,
     port: await keptPort(dataDir.path, "host-runner"),
     tokenFile,
-    logFile: join(dataDir.logsDir, "host-runner.log"),
+    signal: options.signal,
   });
-  dataDir.register(runner.process);
-  return runner;
 }
 
-/** Hosts are powered off first: their processes outlive the runner as a cloud's hosts outlive its console. */
+/** Hosts are powered off in good order first; of a runner that no longer answers they are killed afterwards. */
 async function stopRunner(runner: RunningHostRunner): Promise<void> {
-  for (const host of await runner.client.hosts()) await runner.client.powerOff(host.providerHostId);
-  await runner.process.stop();
+  try {
+    const hosts = await runner.client.hosts();
+    await Promise.all(hosts.map((host) => runner.client.powerOff(host.providerHostId)));
+  } catch (error) {
+    console.error(`The hosts were not powered off: ${error instanceof Error ? error.message : error}`);
+  } finally {
+    await runner.process.stop();
+  }
 }
 
-/** Hosts of an earlier start were powered off with it. */
+/** Hosts of an earlier start were powered off with it, or went down with the machine; one that runs already is kept. */
 async function bootHosts(runner: RunningHostRunner): Promise<void> {
-  for (const host of await runner.client.hosts()) {
-    if (host.status === "off") await runner.client.startAgent(host.providerHostId);
-  }
+  const hosts = await runner.client.hosts();
+  await Promise.all(hosts.map((host) => runner.client.startAgent(host.providerHostId)));
 }
 
 async function workerPlace(
@@ -181,12 +231,12 @@ async function workerPlace(
   const url = `http://127.0.0.1:${port}`;
   return {
     repoDir: options.repoDir,
-    dataDir: dataDir.path,
+    dataDir,
     entry: options.entry ?? ENTRY,
-    logFile: join(dataDir.logsDir, "worker.log"),
     port,
     settings: { ...settings, PUBLIC_URL: (await options.interpose?.publicUrl?.(url)) ?? url },
     watch: options.watch,
+    signal: options.signal,
   };
 }
 
