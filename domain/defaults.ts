@@ -65,7 +65,10 @@ export const DEFAULTS = {
     sweepParallel: 4,
     /** A running saga that has not moved for so long is touched by the sweep, in case its runtime died under it. */
     touchAfterMs: 15 * SECOND,
-    /** A step's retries: `delay` doubles. The last step of a saga, without which it leaves something behind, tries longer. */
+    /**
+     * A step's retries: `delay` doubles. The last step of a saga, without which it leaves something behind, tries longer;
+     * so does every step while Postgres is away.
+     */
     step: { limit: 5, delayMs: SECOND, timeoutMs: 2 * MINUTE },
     criticalStep: { limit: 12, delayMs: SECOND, timeoutMs: 2 * MINUTE },
     /** A wait for an event is cut into rounds, and the truth is read again after each. */

@@ -1,6 +1,6 @@
 import { endStep, noteStep, type StepMark, startStep } from "../../db/sagas.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { OrreryError } from "../../domain/errors.ts";
+import { errorCodeOf, OrreryError } from "../../domain/errors.ts";
 import { type SagaStepName, stepPosition } from "../../domain/saga/steps.ts";
 import { errorText, log } from "../../durable-objects/shared/log.ts";
 import type { SagaDeps, SagaRef } from "./deps.ts";
@@ -33,7 +33,7 @@ export function pending(detail: string | null, commandId: string | null = null):
 
 /**
  * One try of a step, with its row: running before the work, ended after it. No connection is held over the work.
- * @throws to ask the engine for another try; never at the last one for what the activity threw
+ * @throws to ask the engine for another try; never at the last one for what the activity threw, unless Postgres was away
  */
 export async function runRecorded(
   deps: SagaDeps,
@@ -49,6 +49,8 @@ export async function runRecorded(
     if (report.status !== "pending") await recordEnd(deps, mark, report.status, report.detail);
     return assertResultSize({ ok: true, ...report });
   } catch (thrown) {
+    // The step's row cannot be written either.
+    if (errorCodeOf(thrown) === "database_unavailable") throw thrown;
     const failure = failureOf(thrown);
     log("warn", "saga step failed", {
       saga: saga.id,

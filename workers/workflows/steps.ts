@@ -36,10 +36,12 @@ export class SagaSteps {
 
   /** Runs a step and answers how it went. */
   async attempt(name: SagaStepName, activity: Activity, policy: StepPolicy = "step"): Promise<StepOutcome> {
-    const config = DEFAULTS.saga[policy];
+    const { limit } = DEFAULTS.saga[policy];
+    // The engine would try longer than the policy says, for the sake of a database that is away: that is our own
+    // fault, which must not end what a provider and an agent have begun well. See `runRecorded`.
     try {
-      return await this.#step.do<StepOutcome>(name, engineConfig(config), ({ attempt }) =>
-        runRecorded(this.#deps, this.#saga, name, { attempt, isLast: attempt > config.limit }, activity),
+      return await this.#step.do<StepOutcome>(name, engineConfig(DEFAULTS.saga.criticalStep), ({ attempt }) =>
+        runRecorded(this.#deps, this.#saga, name, { attempt, isLast: attempt > limit }, activity),
       );
     } catch (thrown) {
       if (isPlatformReset(thrown)) throw thrown;
