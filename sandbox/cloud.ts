@@ -29,7 +29,9 @@ export type CloudFault =
   /** Does what it was asked, and the answer is lost. */
   | "answer_lost"
   /** The answer is lost, and the host is only there after `finishLateCreates`. */
-  | "late";
+  | "late"
+  /** Answers success: a search finds nothing, a destroy leaves the host. */
+  | "lie";
 
 type Operation = "create" | "find" | "destroy" | "list";
 
@@ -98,22 +100,23 @@ export class Cloud {
   }
 
   #find(tag: string | null): Response {
-    const failed = this.#fault(tag === null ? "list" : "find");
+    const failed = this.#fault(tag === null ? "list" : "find", () => Response.json({ hosts: [] }));
     if (failed !== null) return failed;
     const hosts = this.hosts().map(({ host }) => host);
     return Response.json({ hosts: hosts.filter((host) => tag === null || host.tag === tag) });
   }
 
   #destroy(boot: Boot | undefined): Response {
-    const failed = this.#fault("destroy");
+    const failed = this.#fault("destroy", () => new Response(null, { status: 204 }));
     if (failed !== null) return failed;
     if (boot !== undefined) this.#hosts.delete(boot.host.providerHostId);
     return new Response(null, { status: 204 });
   }
 
-  #fault(operation: Operation): Response | null {
+  #fault(operation: Operation, lie: () => Response): Response | null {
     const fault = this.#faults.get(operation)?.shift();
     if (fault === undefined) return null;
+    if (fault === "lie") return lie();
     if (fault === "refused") return refuse(422, "invalid_request");
     if (fault === "unavailable") return refuse(503, "internal");
     throw new TypeError("The connection was lost.");

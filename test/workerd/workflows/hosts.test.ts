@@ -100,6 +100,25 @@ describe("the host of a node", { timeout: 60_000 }, () => {
     expect(fleet.cloud.hosts()).toEqual([]);
   });
 
+  it("is destroyed also when the provider's search does not show it", async ({ expect }) => {
+    const nodeId = await fleet.orderNode();
+    expect(await provision(nodeId)).toMatchObject({ status: "succeeded" });
+    fleet.cloud.fail("find", ...Array.from({ length: 20 }, () => "lie" as const));
+    const id = await fleet.start("terminate-node", nodeId);
+    expect(await fleet.ended(id)).toMatchObject({ status: "succeeded", partialFailures: [] });
+    expect(fleet.cloud.hosts()).toEqual([]);
+    expect(await fleet.state(nodeId)).toBe("terminated");
+  });
+
+  it("that is still there after its provider said that it was destroyed is destroyed again", async ({ expect }) => {
+    const nodeId = await fleet.orderNode();
+    fleet.script(nodeId, (agent, commandId) => agent.fail(commandId, 1, "no", "step_failed"));
+    fleet.cloud.fail("destroy", "lie", "lie");
+    expect(await provision(nodeId)).toMatchObject({ status: "failed", code: "step_failed", partialFailures: [] });
+    expect(fleet.cloud.hosts()).toEqual([]);
+    expect(await fleet.hostRows(nodeId)).toMatchObject([{ status: "destroyed" }]);
+  });
+
   it("is never created for a node whose hosts are being destroyed, however late the try comes", async ({ expect }) => {
     const nodeId = await fleet.provision();
     const saga = { id: sagaId("provision-node", nodeId), workflow: "provision-node", nodeId } as const;

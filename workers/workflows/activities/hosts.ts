@@ -80,11 +80,23 @@ function superseded(): OrreryError {
 export async function destroyHosts(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
   const rows = await deps.database((db) => markHostsDestroying(db, saga.nodeId, new Date(deps.now())));
   let destroyed = 0;
-  for (const row of rows) destroyed += await destroyByTag(deps.provider(row.provider), row.tag);
+  for (const row of rows) destroyed += await destroyHost(deps.provider(row.provider), row);
   return succeeded(destroyed === 0 ? "there was no host" : "the host was destroyed");
 }
 
-/** Destroys every host that carries the tag; answers how many there were. */
+/**
+ * Destroys every host that carries the row's tag, and the one whose id the row knows: a provider's search can be behind,
+ * and a host that it does not show would be left. Answers how many were asked to go.
+ */
+async function destroyHost(provider: InfrastructureProvider, { tag, providerHostId }: HostRow): Promise<number> {
+  const found = await provider.findByTag(tag);
+  const ids = new Set(found.map((host) => host.providerHostId));
+  if (providerHostId !== null) ids.add(providerHostId);
+  for (const id of ids) await provider.destroy(id);
+  return ids.size;
+}
+
+/** Destroys every host that the provider still shows under the tag; answers how many there were. */
 export async function destroyByTag(provider: InfrastructureProvider, tag: string): Promise<number> {
   const found = await provider.findByTag(tag);
   for (const host of found) await provider.destroy(host.providerHostId);
