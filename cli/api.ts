@@ -106,7 +106,8 @@ export class ApiClient {
     const result = schema.safeParse(parseJson(text));
     if (result.success) return result.data;
     const [issue] = result.error.issues;
-    throw this.#unexpected(`gave ${what} an answer of another form: ${issue?.path.join(".")}: ${issue?.message}`);
+    const at = issue === undefined || issue.path.length === 0 ? "the whole" : issue.path.join(".");
+    throw this.#unexpected(`gave ${what} an answer of another form: ${at}: ${issue?.message}`);
   }
 
   #unexpected(what: string): Failure {

@@ -35,7 +35,7 @@ export async function readSettings(env: Environment): Promise<Settings> {
       advice: "Run `orrery login --url <url> --key <key>`, or set ORRERY_URL and ORRERY_API_KEY.",
     });
   }
-  return { url: parseUrl(url), key };
+  return { url: parseUrl(url), key: parseKey(key) };
 }
 
 /** The deployment's address alone, for the one command that needs no key of ours. */
@@ -48,13 +48,32 @@ export async function readUrl(given: string | undefined, env: Environment): Prom
 /** Stores the settings so that only their owner can read them. @returns the file */
 export async function storeSettings(settings: Settings, env: Environment): Promise<string> {
   const path = settingsPath(env);
+  try {
+    await replace(path, `${JSON.stringify(settings, null, 2)}\n`);
+  } catch (error) {
+    const parts = {
+      code: "configuration_unwritable",
+      message: `${path} cannot be written: ${reasonOf(error)}.`,
+      advice: "Set XDG_CONFIG_HOME to a directory of yours, or set ORRERY_URL and ORRERY_API_KEY in place of a login.",
+    };
+    throw new Failure(parts, { cause: error });
+  }
+  return path;
+}
+
+async function replace(path: string, content: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   // Written aside and moved, so that a reader never meets half a file.
   const aside = `${path}.${process.pid}`;
-  await writeFile(aside, `${JSON.stringify(settings, null, 2)}\n`, { mode: 0o600 });
+  await writeFile(aside, content, { mode: 0o600 });
   await chmod(aside, 0o600);
   await rename(aside, path);
-  return path;
+}
+
+/** A key or secret as it can be sent. @throws UsageFailure when it is empty or holds what no header takes */
+export function parseKey(text: string): string {
+  if (/^[!-~]+$/.test(text)) return text;
+  throw new UsageFailure(text === "" ? "The key is empty." : "The key holds blanks or characters that no key has.");
 }
 
 /** The address without a trailing slash. @throws UsageFailure when it is not an http(s) address */
@@ -67,11 +86,10 @@ export function parseUrl(text: string): string {
 }
 
 async function readStored(path: string): Promise<Settings | null> {
-  const text = await readFile(path, "utf8").catch(() => null);
-  if (text === null) return null;
   try {
-    return storedSchema.parse(JSON.parse(text));
+    return storedSchema.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
     const parts = {
       code: "configuration_invalid",
       message: `${path} is not a configuration that \`orrery login\` wrote.`,
@@ -79,4 +97,8 @@ async function readStored(path: string): Promise<Settings | null> {
     };
     throw new Failure(parts, { cause: error });
   }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

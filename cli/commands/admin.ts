@@ -7,7 +7,7 @@ import { Failure, UsageFailure } from "../failure.ts";
 import { addPaging, type Paging, readPages, showPage } from "../paging.ts";
 import { record, time } from "../print.ts";
 import { type Session, sessionOf } from "../session.ts";
-import { readUrl } from "../settings.ts";
+import { parseKey, readUrl } from "../settings.ts";
 
 interface CreateKeyOptions {
   readonly name: string;
@@ -39,7 +39,8 @@ export function addAdmin(program: Command): void {
 
 async function createKey(options: CreateKeyOptions, session: Session): Promise<void> {
   const secret = await bootstrapSecret(options.bootstrapSecretFile);
-  const api = secret === null ? await session.api() : new ApiClient(await readUrl(options.url, process.env), secret);
+  const api =
+    secret === null ? await session.api() : new ApiClient(await readUrl(options.url, process.env), parseKey(secret));
   const expiry =
     options.expiresIn === undefined ? {} : { expires_at: new Date(Date.now() + options.expiresIn).toISOString() };
   const body = { name: options.name, scopes: options.scope, user_id: options.user, ...expiry };

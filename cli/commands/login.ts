@@ -1,8 +1,7 @@
 import { text } from "node:stream/consumers";
 import type { Command } from "commander";
-import { UsageFailure } from "../failure.ts";
 import { type Session, sessionOf } from "../session.ts";
-import { parseUrl, storeSettings } from "../settings.ts";
+import { parseKey, parseUrl, storeSettings } from "../settings.ts";
 
 interface LoginOptions {
   readonly url: string;
@@ -21,7 +20,6 @@ export function addLogin(program: Command): void {
 async function login(options: LoginOptions, session: Session): Promise<void> {
   const url = parseUrl(options.url);
   const key = options.key === "-" ? (await text(process.stdin)).trim() : options.key;
-  if (key === "") throw new UsageFailure("The key is empty.");
-  const path = await storeSettings({ url, key }, process.env);
+  const path = await storeSettings({ url, key: parseKey(key) }, process.env);
   session.result({ url, config: path }, () => `Logged in to ${url}; the key is kept in ${path}.\n`);
 }

@@ -1,6 +1,13 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
 import { subscription } from "./samples.ts";
 import { ApiServer, problem, type Route } from "./support.ts";
+
+const MAIN = new URL("../../cli/main.ts", import.meta.url).pathname;
 
 let api: ApiServer;
 afterEach(() => api.close());
@@ -53,6 +60,7 @@ describe("a refusal of the API", () => {
 describe("an answer that is not the API's", () => {
   test.each([
     ["an error page", { status: 502, body: "<html>" }, "answered 502 without an error document"],
+    ["a page in place of an answer", { body: "<html>" }, "an answer of another form: the whole:"],
     ["a body of another form", { body: { id: 7 } }, "an answer of another form: id:"],
   ])("%s is named as such, with a correlation id", async (_, answer, words) => {
     const outcome = await (await serve({ "POST /subscriptions": () => answer })).run(SUBSCRIPTION);
@@ -108,6 +116,7 @@ describe("a wrong command line exits 2 and sends nothing", () => {
     [["nodes", "create"], "Give --subscription, or --chain and --node-type for a new one."],
     [["nodes", "create", "--subscription", "s-1", "--timeout", "soon"], "Give a number and s, m, h or d"],
     [["nodes", "commands", "send", "n-1", "UPGRADE"], "Allowed choices are START, STOP, RESTART."],
+    [["login", "--url", "http://x", "--key", "a b"], "The key holds blanks or characters that no key has."],
     [["login", "--url", "ftp://x", "--key", "k"], '"ftp://x" is not an http(s) address'],
     [["admin", "create-key", "--name", "x"], "required option '--scope <scope...>' not specified"],
   ])("%j", async (args, words) => {
@@ -123,6 +132,36 @@ describe("a wrong command line exits 2 and sends nothing", () => {
     const outcome = await (await serve()).run(["nodes", "--json"]);
     expect(outcome.code).toBe(2);
     expect(JSON.parse(outcome.stderr)).toMatchObject({ error: { code: "usage", message: "A command is missing." } });
+  });
+});
+
+describe("a machine that does not take what is written", () => {
+  test("a key in the environment that no header takes is a usage failure, and nothing is sent", async () => {
+    await serve();
+    const outcome = await api.run(SUBSCRIPTION, { ORRERY_API_KEY: "orr_\u20ac" });
+    expect(outcome).toMatchObject({ code: 2, stdout: "" });
+    expect(outcome.stderr).toContain("error: usage: The key holds");
+    expect(api.calls).toEqual([]);
+  });
+
+  test("a configuration that cannot be written or read is named with its reason", async () => {
+    await serve();
+    await writeFile(join(api.configHome, "orrery"), "a file where the directory should be");
+    const login = await api.runBare(["login", "--url", "http://x", "--key", "k"]);
+    expect(login.code).toBe(1);
+    expect(login.stderr).toContain("error: configuration_unwritable: ");
+    const list = await api.runBare(["nodes", "list", "--json"]);
+    expect(JSON.parse(list.stderr)).toMatchObject({ error: { code: "configuration_invalid" } });
+  });
+
+  test("a full disk under standard output is told in one line", async () => {
+    await serve({ "GET /nodes": () => ({ body: { items: [], next_cursor: null } }) });
+    const child = spawn("sh", ["-c", '"$0" "$1" nodes list > /dev/full', process.execPath, MAIN], {
+      env: { PATH: process.env.PATH, ORRERY_URL: api.url, ORRERY_API_KEY: "k" },
+    });
+    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "close")]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^error: output_failed: ENOSPC.*\n$/);
   });
 });
 
