@@ -23,7 +23,7 @@ export interface DownloadContext {
   readonly retryMs: number;
 }
 
-/** Attempts in a row that brought no byte. */
+/** Attempts in a row that came no further than one before them: a server may break at the same place for ever. */
 const FRUITLESS_ATTEMPTS = 5;
 const PART_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
 
@@ -65,8 +65,8 @@ async function fetchPart(
   const path = `${parent.fd}/${temporary}`;
   const file = await open(path, PART_FLAGS, 0o600);
   try {
+    let furthest = (await file.stat()).size;
     for (let fruitless = 0; ; ) {
-      const before = (await file.stat()).size;
       try {
         await attempt(file, `${path}.json`, wanted, context);
         await file.sync();
@@ -74,8 +74,11 @@ async function fetchPart(
       } catch (error) {
         context.signal.throwIfAborted();
         if (!isPassing(error)) throw error;
-        fruitless = (await file.stat()).size > before ? 0 : fruitless + 1;
-        if (fruitless >= FRUITLESS_ATTEMPTS) throw failed(wanted.url, describe(error), false, error);
+        const { size } = await file.stat();
+        fruitless = size > furthest ? 0 : fruitless + 1;
+        furthest = Math.max(furthest, size);
+        if (fruitless >= FRUITLESS_ATTEMPTS)
+          throw isOwn(error) ? error : failed(wanted.url, describe(error), false, error);
         await delay(context.retryMs * 2 ** fruitless, undefined, { signal: context.signal });
       }
     }
@@ -209,8 +212,11 @@ function failed(url: string, reason: string, passing: boolean, cause?: unknown):
 
 /** Whether another attempt may do better. A connection that breaks in the middle of a body is a plain TypeError. */
 function isPassing(error: unknown): boolean {
-  if (errorCodeOf(error) === "download_failed") return error instanceof OrreryError && error.details.passing === true;
-  return error instanceof TypeError;
+  return isOwn(error) ? error instanceof OrreryError && error.details.passing === true : error instanceof TypeError;
+}
+
+function isOwn(error: unknown): boolean {
+  return errorCodeOf(error) === "download_failed";
 }
 
 function describe(error: unknown): string {

@@ -87,7 +87,14 @@ async function fetched(url: string, root: string, wanted = checksum, signal = ne
     () => null,
     (thrown: unknown) => thrown,
   );
-  return { code: error === null ? null : errorCodeOf(error), progress };
+  const message = error instanceof Error ? error.message : "";
+  return { code: error === null ? null : errorCodeOf(error), message, progress };
+}
+
+const other = randomBytes(300_000);
+
+function isContinued(request: IncomingMessage): boolean {
+  return request.headers.range !== undefined;
 }
 
 describe("download", () => {
@@ -149,6 +156,18 @@ describe("download", () => {
     expect((await fetched(down.url, testDirectory())).code).toBe("download_failed");
     expect(down.ranges).toHaveLength(5);
     expect((await fetched("http://127.0.0.1:1/", testDirectory())).code).toBe("download_failed");
+  });
+
+  it.each<[string, (request: IncomingMessage) => Answer]>([
+    ["breaks at the same place for ever", () => broken(content)],
+    ["does not go on where it broke, for ever", (request) => (isContinued(request) ? status(416) : broken(content))],
+    ["goes on with other bytes for ever", (request) => (isContinued(request) ? whole(other) : broken(content))],
+  ])("gives up on a server that %s, and says once why", async (_how, answerTo) => {
+    const { url, ranges } = await served((request, response) => answerTo(request)(request, response));
+    const { code, message } = await fetched(url, testDirectory());
+    expect(code).toBe("download_failed");
+    expect(ranges.length).toBeLessThan(15);
+    expect(message.split(url)).toHaveLength(2);
   });
 
   it("never gives the name to a file with another checksum", async () => {
