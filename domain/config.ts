@@ -19,6 +19,13 @@ const configSchema = z.object({
   BOOTSTRAP_SECRET: optional(secret),
   /** The address at which agents and people reach this deployment. */
   PUBLIC_URL: z.url(),
+  /** Where agents find the bridge (grpc:// or grpcs://); without it they connect directly. */
+  BRIDGE_URL: optional(z.url({ protocol: /^grpcs?$/, error: "must be a grpc:// or grpcs:// URL" })),
+  /** Raised to rotate the key that commands are signed with; the one before stays good until the next rotation. */
+  CONTROL_KEY_VERSION: z.preprocess(
+    (value) => (value === "" || value === undefined ? 1 : Number(value)),
+    z.int("must be a whole number, from 1").min(1),
+  ),
   /** Where agents download artifacts that the profiles name relative to it. */
   ARTIFACTS_URL: optional(z.url()),
   /** Provider `local` (development only). */

@@ -35,13 +35,40 @@ export const DEFAULTS = {
   agent: {
     reconnectMaxMs: 30 * SECOND,
     maxFrameBytes: 256 * 1024,
-    protocolVersion: 1,
-    /** A connection that has not said Hello by then is closed. */
+    protocolVersion: 2,
+    /** Version 1 knew no installation keys, so it is not spoken any more. */
+    oldestProtocolVersion: 2,
+    /** A connection that has not proved who it is by then is closed. */
     helloMs: 10 * SECOND,
+    /** Connections of one node that may be on their way to a session; the oldest makes room. */
+    greetingConnections: 4,
+    /** How long the holder of a session has to answer when another connection claims to be it. */
+    holderAnswerMs: 5 * SECOND,
+    /** A clone, or an agent from an old backup, may knock again after this long. */
+    conflictRetryMs: MINUTE,
+    /** Agents that lost their control plane at one moment return spread over this long. */
+    reconnectSpreadMs: 10 * SECOND,
+    /** Sessions that fail in a row on one way (bridge, direct) before the agent takes the next. */
+    failuresPerWay: 2,
+    /** On any but its first way, the agent tries the first again after this long. */
+    returnMs: 10 * MINUTE,
     /** Frames beyond the answers to commands: an agent of ours sends at most some three a second. */
     framesPerWindow: 600,
     frameWindowMs: MINUTE,
     probeMs: 2 * SECOND,
+  },
+  bridge: {
+    sessionsMax: 20_000,
+    /** What one agent's session may hold in the bridge before the faster side is made to wait. */
+    bufferBytes: 512 * 1024,
+    /** The edge has this long to take a connection, the agent to send its first message. */
+    openMs: 10 * SECOND,
+    /** A session by unary calls that is not called for this long has ended. */
+    exchangeIdleMs: 45 * SECOND,
+    /** The longest that a unary call is held open for an answer. */
+    exchangeWaitMs: 20 * SECOND,
+    /** On SIGTERM agents are told to reconnect, spread over this long; then the bridge ends. */
+    drainMs: 10 * SECOND,
   },
   node: {
     /** A node without news is touched this often by the sweep, so that a lost alarm is found. */

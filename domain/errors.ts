@@ -97,6 +97,38 @@ export const ERRORS = {
     status: 426,
     advice: "Upgrade the agent: the edge speaks the current protocol version and the one before.",
   },
+  agent_not_enrolled: { status: 409, advice: "Enrol the installation's keys, then open the session again." },
+  proof_invalid: { status: 401, advice: "The installation's key did not sign this session; re-enrol a rebuilt host." },
+  frame_forged: {
+    status: 400,
+    advice: "A frame was altered or made up on its way; look at what stands between agent and control plane.",
+  },
+  frame_replayed: {
+    status: 400,
+    advice: "A frame came twice; look at what stands between agent and control plane.",
+  },
+  frame_out_of_order: {
+    status: 400,
+    advice: "A frame was left out or reordered; look at what stands between agent and control plane.",
+  },
+  challenge_forged: {
+    status: 400,
+    advice: "No trusted control key signed the challenge; look at the bridge, and re-enrol after a missed rotation.",
+  },
+  goodbye_forged: { status: 400, advice: "No trusted control key signed the refusal; look at the bridge." },
+  command_forged: { status: 400, advice: "No trusted control key signed the command; look at the bridge." },
+  enrolment_forged: { status: 400, advice: "The enrolment's answer is not the control plane's; look at the bridge." },
+  // The bridge
+  edge_unreachable: {
+    status: 502,
+    advice: "The bridge does not reach the edge; the agent tries again or goes direct.",
+  },
+  bridge_overloaded: {
+    status: 503,
+    advice: "Start another bridge or raise its limits; agents try again or go direct.",
+  },
+  bridge_draining: { status: 503, advice: "The bridge is going away; reconnect after the hint." },
+  exchange_lost: { status: 409, advice: "The bridge does not know this exchange (any more); open a new one." },
   malformed_frame: { status: 400, advice: "Send frames of the published protocol; the session was closed." },
   frame_too_large: { status: 413, advice: "Send frames of at most 256 KiB; the session was closed." },
   // Agent work
@@ -115,6 +147,20 @@ export const ERRORS = {
   step_timeout: { status: 422, advice: "The step took longer than its timeout; look at the agent's log." },
   process_start_failed: { status: 422, advice: "Look at the chain node's log on the host." },
   disk_full: { status: 422, advice: "Free space on the host's data disk, then send the command again." },
+  // Keys
+  keys_missing: {
+    status: 409,
+    advice: "The node's keys are not in Postgres; restore them with `orrery nodes keys restore`.",
+  },
+  keys_conflict: { status: 409, advice: "Other keys are there already; nothing was overwritten." },
+  key_unreadable: {
+    status: 500,
+    advice: "A key cannot be decrypted; check that MASTER_SECRET is the one it was wrapped with.",
+  },
+  key_injection_failed: {
+    status: 422,
+    advice: "Look at the message and the agent's log; no key was left half written.",
+  },
   // Sagas and infrastructure
   saga_not_found: { status: 404, advice: "Check the saga's id." },
   saga_superseded: { status: 409, advice: "Another saga of this node took over; look at that one." },

@@ -32,7 +32,7 @@ const PRODUCT = [
 ];
 
 const FOLDERS: Readonly<Record<string, FolderRule>> = {
-  domain: { imports: [], packages: ["yaml", "zod"] },
+  domain: { imports: [], packages: ["@noble/curves", "@noble/hashes", "yaml", "zod"] },
   proto: { imports: [] },
   db: { imports: ["domain"] },
   integrations: { imports: ["domain"] },

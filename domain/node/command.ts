@@ -42,7 +42,27 @@ export type CommandPayload =
     }
   | { readonly type: "START" }
   | { readonly type: "STOP"; readonly graceMs: number }
-  | { readonly type: "RESTART" };
+  | { readonly type: "RESTART" }
+  | {
+      readonly type: "INJECT_KEYS";
+      /** The DEK sealed to the installation, base64; wiped with the ciphertexts when the command has ended. */
+      readonly sealedDek: string;
+      readonly keys: readonly InjectedKey[];
+    };
+
+/** One key of a node as it travels: under the node's DEK. Bytes are base64. */
+export interface InjectedKey {
+  readonly name: string;
+  readonly keyType: string;
+  readonly nonce: string;
+  readonly ciphertext: string;
+  /** Inside the node's data directory. */
+  readonly path: string;
+  /** The account that owns the file; null means the agent's own. */
+  readonly owner: string | null;
+  /** Permission bits, for example 0o600. */
+  readonly mode: number;
+}
 
 export interface CommandRequest {
   readonly commandId: string;

@@ -79,6 +79,10 @@ export interface InstallationView {
   readonly connected: boolean;
   readonly lastBeatAt: EpochMs | null;
   readonly agentVersion: string | null;
+  readonly enrolledAt: EpochMs | null;
+  /** The installation's public keys, 64 hex digits each: Ed25519 for its proofs, X25519 for what is sealed to it. */
+  readonly signingKey: string | null;
+  readonly sealingKey: string | null;
 }
 
 export interface NodeView extends NodeProjection {
@@ -125,6 +129,20 @@ export type NodeEventBody =
   | { readonly kind: "agent_disconnected"; readonly installationId: string; readonly lastBeatAt: EpochMs | null }
   | { readonly kind: "agent_refused"; readonly code: ErrorCode; readonly message: string }
   | {
+      readonly kind: "agent_enrolled";
+      readonly installationId: string;
+      readonly generation: number;
+      /** Ed25519, 64 hex digits. */
+      readonly signingKey: string;
+    }
+  /** The agent met something between it and us that altered what passes. */
+  | {
+      readonly kind: "tampering_reported";
+      readonly code: ErrorCode;
+      readonly message: string;
+      readonly transport: string;
+    }
+  | {
       readonly kind: "command_changed";
       readonly commandId: string;
       readonly type: string;
@@ -135,7 +153,7 @@ export type NodeEventBody =
 
 /** Where a saga waits: the object sends this event to that instance until the engine has taken it. */
 export interface SagaWait {
-  readonly workflow: "provision-node" | "terminate-node";
+  readonly workflow: "provision-node" | "terminate-node" | "reenroll-node";
   readonly instanceId: string;
   readonly eventType: string;
 }

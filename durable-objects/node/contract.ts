@@ -1,3 +1,5 @@
+import type { ErrorCode } from "../../domain/errors.ts";
+import type { EnrolmentClaim } from "../../domain/identity/enrolment.ts";
 import type { CommandRequest, CommandView } from "../../domain/node/command.ts";
 import type {
   NodeBirth,
@@ -20,6 +22,17 @@ export interface NodeContract {
   view(): Promise<NodeView>;
   /** Expects an agent of this generation (candidate while there is an active one of a lower generation, else active). `notify` is told at its first session. */
   expectInstallation(generation: number, notify: SagaWait | null): Promise<void>;
+  /**
+   * Binds an installation's keys to its generation; the Worker has verified that the claim was made under the node token.
+   * The same claim again answers the same; another is refused and tells of an `agent_conflict`.
+   */
+  enroll(claim: EnrolmentClaim): Promise<EnrolmentOutcome>;
+  /**
+   * Revokes the active installation and expects another of the next generation in its place (a rebuilt disk). What was
+   * asked of the old one is ended as superseded. Asked again for a generation that is expected already, it changes nothing.
+   * @throws node_ended, node_terminating, invalid_transition while the node is provisioning
+   */
+  replaceInstallation(generation: number, notify: SagaWait | null): Promise<NodeView>;
   /** Whether an agent of this generation holds a session now. */
   isAgentReady(generation: number): Promise<boolean>;
   /** A saga's own transition by the table of DESIGN section 4; already being in `to` is a success. */
@@ -48,3 +61,13 @@ export interface NodeContract {
   /** Wakes the object: past-due timers run, the alarm is armed if it was lost. Answers the projection for repair. */
   touch(): Promise<NodeProjection>;
 }
+
+/** What an enrolment came to. A refusal without `reconnectAfterMs` is for good. */
+export type EnrolmentOutcome =
+  | { readonly ok: true }
+  | {
+      readonly ok: false;
+      readonly code: ErrorCode;
+      readonly message: string;
+      readonly reconnectAfterMs: number | null;
+    };

@@ -21,6 +21,10 @@ export interface AgentBootstrap {
   readonly generation: number;
   /** The base URL of the control plane that the agent connects to. */
   readonly controlUrl: string;
+  /** The bridge (grpc:// or grpcs://) that the agent tries first; null where agents connect directly. */
+  readonly bridgeUrl: string | null;
+  /** The control plane's public keys, pinned before anything is said: Ed25519, 64 hex digits each. */
+  readonly controlKeys: readonly { readonly keyId: string; readonly publicKey: string }[];
   /** Secret: only ever passed to the provider, never stored or logged. */
   readonly nodeToken: string;
 }

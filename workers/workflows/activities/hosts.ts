@@ -1,3 +1,4 @@
+import { bytesToHex } from "@noble/hashes/utils.js";
 import {
   type HostRow,
   markHostCreating,
@@ -8,6 +9,7 @@ import {
 import { deriveNodeToken } from "../../../domain/auth/node-token.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
+import { controlSigners } from "../../../domain/identity/control-key.ts";
 import { isCreateSettled } from "../../../domain/saga/host-sweep.ts";
 import { FIRST_GENERATION, hostTag } from "../../../domain/saga/ids.ts";
 import type { CreateHost, Host, InfrastructureProvider } from "../../../integrations/infrastructure/provider.ts";
@@ -58,6 +60,7 @@ export async function runTerraform(deps: SagaDeps, saga: SagaRef): Promise<StepR
 /** The token is derived here, where the provider is called, so that it is in no parameter and no step result. */
 async function createHost(deps: SagaDeps, provider: InfrastructureProvider, row: HostRow): Promise<Host> {
   const { nodeId, generation, tag, region, instanceType } = row;
+  const { PUBLIC_URL, BRIDGE_URL, MASTER_SECRET, CONTROL_KEY_VERSION } = deps.config;
   const request: CreateHost = {
     tag,
     region,
@@ -65,8 +68,12 @@ async function createHost(deps: SagaDeps, provider: InfrastructureProvider, row:
     agent: {
       nodeId,
       generation,
-      controlUrl: deps.config.PUBLIC_URL,
-      nodeToken: await deriveNodeToken(deps.config.MASTER_SECRET, nodeId, generation),
+      controlUrl: PUBLIC_URL,
+      bridgeUrl: BRIDGE_URL ?? null,
+      controlKeys: controlSigners(MASTER_SECRET, CONTROL_KEY_VERSION).map(({ keyId, publicKey }) => {
+        return { keyId, publicKey: bytesToHex(publicKey) };
+      }),
+      nodeToken: await deriveNodeToken(MASTER_SECRET, nodeId, generation),
     },
   };
   return provider.create(request);

@@ -2,18 +2,138 @@
 // @generated from file orrery/agent/v1/gateway.proto (package orrery.agent.v1, syntax proto3)
 /* eslint-disable */
 
-// The agent's protocol. The same messages travel as binary WebSocket frames
-// (one AgentMessage or ControlMessage a frame) and, through the bridge, as gRPC messages.
-// A beat with nothing to say is the text frame `ping`, answered by `pong` without waking the node's object.
-// Unknown fields are ignored; unknown command types are refused by name.
-
-import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file orrery/agent/v1/gateway.proto.
  */
 export declare const file_orrery_agent_v1_gateway: GenFile;
+
+/**
+ * @generated from message orrery.agent.v1.EnrollRequest
+ */
+export declare type EnrollRequest = Message<"orrery.agent.v1.EnrollRequest"> & {
+  /**
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * Made by the agent once, kept in its state directory (UUID).
+   *
+   * @generated from field: string installation_id = 3;
+   */
+  installationId: string;
+
+  /**
+   * Ed25519, 32 bytes: signs the proof of every session.
+   *
+   * @generated from field: bytes signing_key = 4;
+   */
+  signingKey: Uint8Array;
+
+  /**
+   * X25519, 32 bytes: secrets for this installation are sealed to it.
+   *
+   * @generated from field: bytes sealing_key = 5;
+   */
+  sealingKey: Uint8Array;
+
+  /**
+   * HMAC-SHA256 under the node token over the fields above: the token itself never travels.
+   *
+   * @generated from field: bytes mac = 6;
+   */
+  mac: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.EnrollRequest.
+ * Use `create(EnrollRequestSchema)` to create a new message.
+ */
+export declare const EnrollRequestSchema: GenMessage<EnrollRequest>;
+
+/**
+ * @generated from message orrery.agent.v1.EnrollResponse
+ */
+export declare type EnrollResponse = Message<"orrery.agent.v1.EnrollResponse"> & {
+  /**
+   * @generated from oneof orrery.agent.v1.EnrollResponse.result
+   */
+  result: {
+    /**
+     * @generated from field: orrery.agent.v1.Enrolled enrolled = 1;
+     */
+    value: Enrolled;
+    case: "enrolled";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.Goodbye refused = 2;
+     */
+    value: Goodbye;
+    case: "refused";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * HMAC-SHA256 under the node token over the request's mac and the result, so that nobody between can make an answer up.
+   *
+   * @generated from field: bytes mac = 3;
+   */
+  mac: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.EnrollResponse.
+ * Use `create(EnrollResponseSchema)` to create a new message.
+ */
+export declare const EnrollResponseSchema: GenMessage<EnrollResponse>;
+
+/**
+ * @generated from message orrery.agent.v1.Enrolled
+ */
+export declare type Enrolled = Message<"orrery.agent.v1.Enrolled"> & {
+  /**
+   * @generated from field: repeated orrery.agent.v1.ControlKey control_keys = 1;
+   */
+  controlKeys: ControlKey[];
+};
+
+/**
+ * Describes the message orrery.agent.v1.Enrolled.
+ * Use `create(EnrolledSchema)` to create a new message.
+ */
+export declare const EnrolledSchema: GenMessage<Enrolled>;
+
+/**
+ * A key by which the control plane signs challenges, refusals and commands.
+ *
+ * @generated from message orrery.agent.v1.ControlKey
+ */
+export declare type ControlKey = Message<"orrery.agent.v1.ControlKey"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * Ed25519, 32 bytes.
+   *
+   * @generated from field: bytes public_key = 2;
+   */
+  publicKey: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.ControlKey.
+ * Use `create(ControlKeySchema)` to create a new message.
+ */
+export declare const ControlKeySchema: GenMessage<ControlKey>;
 
 /**
  * One frame from the agent to its node's object.
@@ -26,46 +146,32 @@ export declare type AgentMessage = Message<"orrery.agent.v1.AgentMessage"> & {
    */
   body: {
     /**
-     * @generated from field: orrery.agent.v1.Hello hello = 1;
+     * A serialized Hello; its bytes are part of what the handshake signs, so nobody may encode it anew.
+     *
+     * @generated from field: bytes hello = 1;
      */
-    value: Hello;
+    value: Uint8Array;
     case: "hello";
   } | {
     /**
-     * @generated from field: orrery.agent.v1.Beat beat = 2;
+     * @generated from field: orrery.agent.v1.Proof proof = 2;
      */
-    value: Beat;
-    case: "beat";
+    value: Proof;
+    case: "proof";
   } | {
     /**
-     * @generated from field: orrery.agent.v1.Status status = 3;
+     * A serialized AgentBody.
+     *
+     * @generated from field: orrery.agent.v1.Sealed sealed = 3;
      */
-    value: Status;
-    case: "status";
+    value: Sealed;
+    case: "sealed";
   } | {
     /**
-     * @generated from field: orrery.agent.v1.CommandAcknowledged command_acknowledged = 4;
+     * @generated from field: orrery.agent.v1.Ping ping = 4;
      */
-    value: CommandAcknowledged;
-    case: "commandAcknowledged";
-  } | {
-    /**
-     * @generated from field: orrery.agent.v1.CommandProgress command_progress = 5;
-     */
-    value: CommandProgress;
-    case: "commandProgress";
-  } | {
-    /**
-     * @generated from field: orrery.agent.v1.CommandCompleted command_completed = 6;
-     */
-    value: CommandCompleted;
-    case: "commandCompleted";
-  } | {
-    /**
-     * @generated from field: orrery.agent.v1.CommandFailed command_failed = 7;
-     */
-    value: CommandFailed;
-    case: "commandFailed";
+    value: Ping;
+    case: "ping";
   } | { case: undefined; value?: undefined };
 };
 
@@ -86,28 +192,32 @@ export declare type ControlMessage = Message<"orrery.agent.v1.ControlMessage"> &
    */
   body: {
     /**
-     * @generated from field: orrery.agent.v1.Welcome welcome = 1;
+     * @generated from field: orrery.agent.v1.SignedChallenge challenge = 1;
      */
-    value: Welcome;
-    case: "welcome";
+    value: SignedChallenge;
+    case: "challenge";
   } | {
     /**
-     * @generated from field: orrery.agent.v1.Command command = 2;
+     * A serialized ControlBody.
+     *
+     * @generated from field: orrery.agent.v1.Sealed sealed = 2;
      */
-    value: Command;
-    case: "command";
+    value: Sealed;
+    case: "sealed";
   } | {
     /**
-     * @generated from field: orrery.agent.v1.CancelCommand cancel_command = 3;
+     * A refusal before there is a session. One whose signature is wrong counts for nothing.
+     *
+     * @generated from field: orrery.agent.v1.SignedGoodbye goodbye = 3;
      */
-    value: CancelCommand;
-    case: "cancelCommand";
-  } | {
-    /**
-     * @generated from field: orrery.agent.v1.Goodbye goodbye = 4;
-     */
-    value: Goodbye;
+    value: SignedGoodbye;
     case: "goodbye";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.Pong pong = 4;
+     */
+    value: Pong;
+    case: "pong";
   } | { case: undefined; value?: undefined };
 };
 
@@ -116,6 +226,59 @@ export declare type ControlMessage = Message<"orrery.agent.v1.ControlMessage"> &
  * Use `create(ControlMessageSchema)` to create a new message.
  */
 export declare const ControlMessageSchema: GenMessage<ControlMessage>;
+
+/**
+ * @generated from message orrery.agent.v1.Ping
+ */
+export declare type Ping = Message<"orrery.agent.v1.Ping"> & {
+};
+
+/**
+ * Describes the message orrery.agent.v1.Ping.
+ * Use `create(PingSchema)` to create a new message.
+ */
+export declare const PingSchema: GenMessage<Ping>;
+
+/**
+ * @generated from message orrery.agent.v1.Pong
+ */
+export declare type Pong = Message<"orrery.agent.v1.Pong"> & {
+};
+
+/**
+ * Describes the message orrery.agent.v1.Pong.
+ * Use `create(PongSchema)` to create a new message.
+ */
+export declare const PongSchema: GenMessage<Pong>;
+
+/**
+ * One body under the session key: `mac` is HMAC-SHA256 over the counter and the body, with a key for each direction.
+ * Counters begin at 1 and leave nothing out.
+ *
+ * @generated from message orrery.agent.v1.Sealed
+ */
+export declare type Sealed = Message<"orrery.agent.v1.Sealed"> & {
+  /**
+   * @generated from field: uint64 counter = 1;
+   */
+  counter: bigint;
+
+  /**
+   * @generated from field: bytes body = 2;
+   */
+  body: Uint8Array;
+
+  /**
+   * @generated from field: bytes mac = 3;
+   */
+  mac: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.Sealed.
+ * Use `create(SealedSchema)` to create a new message.
+ */
+export declare const SealedSchema: GenMessage<Sealed>;
 
 /**
  * The first frame of every session.
@@ -131,42 +294,42 @@ export declare type Hello = Message<"orrery.agent.v1.Hello"> & {
   protocolVersion: number;
 
   /**
-   * Made by the agent once, kept in its state directory (UUID).
-   *
-   * @generated from field: string installation_id = 2;
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: string installation_id = 3;
    */
   installationId: string;
 
   /**
-   * Which of the node's hosts this is; the node token is derived for this generation.
+   * Which of the node's installations this is; the node token is derived for this generation.
    *
-   * @generated from field: uint32 generation = 3;
+   * @generated from field: uint32 generation = 4;
    */
   generation: number;
 
   /**
    * Raised and persisted by the agent before each session; a higher epoch takes over a half-open session.
    *
-   * @generated from field: uint64 session_epoch = 4;
+   * @generated from field: uint64 session_epoch = 5;
    */
   sessionEpoch: bigint;
 
   /**
-   * @generated from field: string agent_version = 5;
-   */
-  agentVersion: string;
-
-  /**
-   * Commands that are executing at this moment.
+   * X25519, 32 bytes, made for this session.
    *
-   * @generated from field: repeated string running_command_ids = 6;
+   * @generated from field: bytes ephemeral_key = 6;
    */
-  runningCommandIds: string[];
+  ephemeralKey: Uint8Array;
 
   /**
-   * @generated from field: orrery.agent.v1.Status status = 7;
+   * The control plane's keys that the agent trusts; it is answered with the newest of them.
+   *
+   * @generated from field: repeated string control_key_ids = 7;
    */
-  status?: Status | undefined;
+  controlKeyIds: string[];
 };
 
 /**
@@ -176,7 +339,256 @@ export declare type Hello = Message<"orrery.agent.v1.Hello"> & {
 export declare const HelloSchema: GenMessage<Hello>;
 
 /**
- * The object's answer to a Hello that it accepts.
+ * @generated from message orrery.agent.v1.SignedChallenge
+ */
+export declare type SignedChallenge = Message<"orrery.agent.v1.SignedChallenge"> & {
+  /**
+   * A serialized Challenge.
+   *
+   * @generated from field: bytes challenge = 1;
+   */
+  challenge: Uint8Array;
+
+  /**
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+
+  /**
+   * By the control key over the hello's and the challenge's bytes.
+   *
+   * @generated from field: bytes signature = 3;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.SignedChallenge.
+ * Use `create(SignedChallengeSchema)` to create a new message.
+ */
+export declare const SignedChallengeSchema: GenMessage<SignedChallenge>;
+
+/**
+ * @generated from message orrery.agent.v1.Challenge
+ */
+export declare type Challenge = Message<"orrery.agent.v1.Challenge"> & {
+  /**
+   * X25519, 32 bytes, made for this session. It is the nonce as well.
+   *
+   * @generated from field: bytes ephemeral_key = 1;
+   */
+  ephemeralKey: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.Challenge.
+ * Use `create(ChallengeSchema)` to create a new message.
+ */
+export declare const ChallengeSchema: GenMessage<Challenge>;
+
+/**
+ * The agent's answer to the challenge: only now does the object believe who it is and take the session's epoch.
+ *
+ * @generated from message orrery.agent.v1.Proof
+ */
+export declare type Proof = Message<"orrery.agent.v1.Proof"> & {
+  /**
+   * A serialized Opening.
+   *
+   * @generated from field: bytes opening = 1;
+   */
+  opening: Uint8Array;
+
+  /**
+   * By the installation's signing key over the hello's, the challenge's and the opening's bytes.
+   *
+   * @generated from field: bytes signature = 2;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.Proof.
+ * Use `create(ProofSchema)` to create a new message.
+ */
+export declare const ProofSchema: GenMessage<Proof>;
+
+/**
+ * @generated from message orrery.agent.v1.Opening
+ */
+export declare type Opening = Message<"orrery.agent.v1.Opening"> & {
+  /**
+   * @generated from field: string agent_version = 1;
+   */
+  agentVersion: string;
+
+  /**
+   * Commands that are executing at this moment.
+   *
+   * @generated from field: repeated string running_command_ids = 2;
+   */
+  runningCommandIds: string[];
+
+  /**
+   * @generated from field: orrery.agent.v1.Status status = 3;
+   */
+  status?: Status | undefined;
+};
+
+/**
+ * Describes the message orrery.agent.v1.Opening.
+ * Use `create(OpeningSchema)` to create a new message.
+ */
+export declare const OpeningSchema: GenMessage<Opening>;
+
+/**
+ * @generated from message orrery.agent.v1.SignedGoodbye
+ */
+export declare type SignedGoodbye = Message<"orrery.agent.v1.SignedGoodbye"> & {
+  /**
+   * A serialized Goodbye.
+   *
+   * @generated from field: bytes goodbye = 1;
+   */
+  goodbye: Uint8Array;
+
+  /**
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+
+  /**
+   * By the control key over the hello's and the goodbye's bytes.
+   *
+   * @generated from field: bytes signature = 3;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.SignedGoodbye.
+ * Use `create(SignedGoodbyeSchema)` to create a new message.
+ */
+export declare const SignedGoodbyeSchema: GenMessage<SignedGoodbye>;
+
+/**
+ * What an agent says within a session.
+ *
+ * @generated from message orrery.agent.v1.AgentBody
+ */
+export declare type AgentBody = Message<"orrery.agent.v1.AgentBody"> & {
+  /**
+   * @generated from oneof orrery.agent.v1.AgentBody.body
+   */
+  body: {
+    /**
+     * @generated from field: orrery.agent.v1.Beat beat = 1;
+     */
+    value: Beat;
+    case: "beat";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.Status status = 2;
+     */
+    value: Status;
+    case: "status";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.CommandAcknowledged command_acknowledged = 3;
+     */
+    value: CommandAcknowledged;
+    case: "commandAcknowledged";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.CommandProgress command_progress = 4;
+     */
+    value: CommandProgress;
+    case: "commandProgress";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.CommandCompleted command_completed = 5;
+     */
+    value: CommandCompleted;
+    case: "commandCompleted";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.CommandFailed command_failed = 6;
+     */
+    value: CommandFailed;
+    case: "commandFailed";
+  } | {
+    /**
+     * The answer to a Probe: this session is alive.
+     *
+     * @generated from field: orrery.agent.v1.Alive alive = 7;
+     */
+    value: Alive;
+    case: "alive";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.TamperingReport tampering = 8;
+     */
+    value: TamperingReport;
+    case: "tampering";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message orrery.agent.v1.AgentBody.
+ * Use `create(AgentBodySchema)` to create a new message.
+ */
+export declare const AgentBodySchema: GenMessage<AgentBody>;
+
+/**
+ * What the node's object says within a session.
+ *
+ * @generated from message orrery.agent.v1.ControlBody
+ */
+export declare type ControlBody = Message<"orrery.agent.v1.ControlBody"> & {
+  /**
+   * @generated from oneof orrery.agent.v1.ControlBody.body
+   */
+  body: {
+    /**
+     * @generated from field: orrery.agent.v1.Welcome welcome = 1;
+     */
+    value: Welcome;
+    case: "welcome";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.SignedCommand command = 2;
+     */
+    value: SignedCommand;
+    case: "command";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.CancelCommand cancel_command = 3;
+     */
+    value: CancelCommand;
+    case: "cancelCommand";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.Goodbye goodbye = 4;
+     */
+    value: Goodbye;
+    case: "goodbye";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.Probe probe = 5;
+     */
+    value: Probe;
+    case: "probe";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message orrery.agent.v1.ControlBody.
+ * Use `create(ControlBodySchema)` to create a new message.
+ */
+export declare const ControlBodySchema: GenMessage<ControlBody>;
+
+/**
+ * The object's answer to a proof that it accepts.
  *
  * @generated from message orrery.agent.v1.Welcome
  */
@@ -197,6 +609,13 @@ export declare type Welcome = Message<"orrery.agent.v1.Welcome"> & {
    * @generated from field: uint64 server_time_ms = 3;
    */
   serverTimeMs: bigint;
+
+  /**
+   * Every key that the control plane signs with now or did before the last rotation; the agent trusts these from now on.
+   *
+   * @generated from field: repeated orrery.agent.v1.ControlKey control_keys = 4;
+   */
+  controlKeys: ControlKey[];
 };
 
 /**
@@ -204,6 +623,205 @@ export declare type Welcome = Message<"orrery.agent.v1.Welcome"> & {
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export declare const WelcomeSchema: GenMessage<Welcome>;
+
+/**
+ * Another connection says that it is this installation; who answers in time keeps the session.
+ *
+ * @generated from message orrery.agent.v1.Probe
+ */
+export declare type Probe = Message<"orrery.agent.v1.Probe"> & {
+};
+
+/**
+ * Describes the message orrery.agent.v1.Probe.
+ * Use `create(ProbeSchema)` to create a new message.
+ */
+export declare const ProbeSchema: GenMessage<Probe>;
+
+/**
+ * @generated from message orrery.agent.v1.Alive
+ */
+export declare type Alive = Message<"orrery.agent.v1.Alive"> & {
+};
+
+/**
+ * Describes the message orrery.agent.v1.Alive.
+ * Use `create(AliveSchema)` to create a new message.
+ */
+export declare const AliveSchema: GenMessage<Alive>;
+
+/**
+ * Something between agent and control plane altered an earlier session or enrolment.
+ *
+ * @generated from message orrery.agent.v1.TamperingReport
+ */
+export declare type TamperingReport = Message<"orrery.agent.v1.TamperingReport"> & {
+  /**
+   * An error code of Orrery's registry, for example frame_forged.
+   *
+   * @generated from field: string code = 1;
+   */
+  code: string;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * `bridge` or `direct`: the way that it was met on.
+   *
+   * @generated from field: string transport = 3;
+   */
+  transport: string;
+};
+
+/**
+ * Describes the message orrery.agent.v1.TamperingReport.
+ * Use `create(TamperingReportSchema)` to create a new message.
+ */
+export declare const TamperingReportSchema: GenMessage<TamperingReport>;
+
+/**
+ * One session by unary calls. The bridge keeps the answers until the agent says that it has them, so a lost answer is
+ * asked for again by the same call.
+ *
+ * @generated from message orrery.agent.v1.Exchange
+ */
+export declare type Exchange = Message<"orrery.agent.v1.Exchange"> & {
+  /**
+   * Empty in the call that opens the session.
+   *
+   * @generated from field: string exchange_id = 1;
+   */
+  exchangeId: string;
+
+  /**
+   * Counts the agent's calls from 1; a call that was seen already sends nothing again.
+   *
+   * @generated from field: uint64 sequence = 2;
+   */
+  sequence: bigint;
+
+  /**
+   * @generated from field: repeated orrery.agent.v1.AgentMessage messages = 3;
+   */
+  messages: AgentMessage[];
+
+  /**
+   * How many control messages of this session the agent has received.
+   *
+   * @generated from field: uint64 received = 4;
+   */
+  received: bigint;
+
+  /**
+   * How long the bridge may wait for a control message when there is none.
+   *
+   * @generated from field: uint32 wait_ms = 5;
+   */
+  waitMs: number;
+};
+
+/**
+ * Describes the message orrery.agent.v1.Exchange.
+ * Use `create(ExchangeSchema)` to create a new message.
+ */
+export declare const ExchangeSchema: GenMessage<Exchange>;
+
+/**
+ * @generated from message orrery.agent.v1.ExchangeAnswer
+ */
+export declare type ExchangeAnswer = Message<"orrery.agent.v1.ExchangeAnswer"> & {
+  /**
+   * @generated from field: string exchange_id = 1;
+   */
+  exchangeId: string;
+
+  /**
+   * The control messages after `received`, in order.
+   *
+   * @generated from field: repeated orrery.agent.v1.ControlMessage messages = 2;
+   */
+  messages: ControlMessage[];
+
+  /**
+   * The session with the edge has ended; open another one.
+   *
+   * @generated from field: bool closed = 3;
+   */
+  closed: boolean;
+};
+
+/**
+ * Describes the message orrery.agent.v1.ExchangeAnswer.
+ * Use `create(ExchangeAnswerSchema)` to create a new message.
+ */
+export declare const ExchangeAnswerSchema: GenMessage<ExchangeAnswer>;
+
+/**
+ * @generated from message orrery.agent.v1.HeartbeatRequest
+ */
+export declare type HeartbeatRequest = Message<"orrery.agent.v1.HeartbeatRequest"> & {
+  /**
+   * @generated from field: orrery.agent.v1.Exchange exchange = 1;
+   */
+  exchange?: Exchange | undefined;
+};
+
+/**
+ * Describes the message orrery.agent.v1.HeartbeatRequest.
+ * Use `create(HeartbeatRequestSchema)` to create a new message.
+ */
+export declare const HeartbeatRequestSchema: GenMessage<HeartbeatRequest>;
+
+/**
+ * @generated from message orrery.agent.v1.HeartbeatResponse
+ */
+export declare type HeartbeatResponse = Message<"orrery.agent.v1.HeartbeatResponse"> & {
+  /**
+   * @generated from field: orrery.agent.v1.ExchangeAnswer answer = 1;
+   */
+  answer?: ExchangeAnswer | undefined;
+};
+
+/**
+ * Describes the message orrery.agent.v1.HeartbeatResponse.
+ * Use `create(HeartbeatResponseSchema)` to create a new message.
+ */
+export declare const HeartbeatResponseSchema: GenMessage<HeartbeatResponse>;
+
+/**
+ * @generated from message orrery.agent.v1.ReportRequest
+ */
+export declare type ReportRequest = Message<"orrery.agent.v1.ReportRequest"> & {
+  /**
+   * @generated from field: orrery.agent.v1.Exchange exchange = 1;
+   */
+  exchange?: Exchange | undefined;
+};
+
+/**
+ * Describes the message orrery.agent.v1.ReportRequest.
+ * Use `create(ReportRequestSchema)` to create a new message.
+ */
+export declare const ReportRequestSchema: GenMessage<ReportRequest>;
+
+/**
+ * @generated from message orrery.agent.v1.ReportResponse
+ */
+export declare type ReportResponse = Message<"orrery.agent.v1.ReportResponse"> & {
+  /**
+   * @generated from field: orrery.agent.v1.ExchangeAnswer answer = 1;
+   */
+  answer?: ExchangeAnswer | undefined;
+};
+
+/**
+ * Describes the message orrery.agent.v1.ReportResponse.
+ * Use `create(ReportResponseSchema)` to create a new message.
+ */
+export declare const ReportResponseSchema: GenMessage<ReportResponse>;
 
 /**
  * A full beat: sent in place of `ping` while a command runs.
@@ -224,7 +842,7 @@ export declare type Beat = Message<"orrery.agent.v1.Beat"> & {
 export declare const BeatSchema: GenMessage<Beat>;
 
 /**
- * What the agent's readiness probe found; sent when it changes and with every Hello.
+ * What the agent's readiness probe found; sent when it changes and with every Opening.
  *
  * @generated from message orrery.agent.v1.Status
  */
@@ -313,6 +931,12 @@ export declare type Command = Message<"orrery.agent.v1.Command"> & {
      */
     value: RestartPayload;
     case: "restart";
+  } | {
+    /**
+     * @generated from field: orrery.agent.v1.InjectKeysPayload inject_keys = 14;
+     */
+    value: InjectKeysPayload;
+    case: "injectKeys";
   } | { case: undefined; value?: undefined };
 };
 
@@ -321,6 +945,38 @@ export declare type Command = Message<"orrery.agent.v1.Command"> & {
  * Use `create(CommandSchema)` to create a new message.
  */
 export declare const CommandSchema: GenMessage<Command>;
+
+/**
+ * A command and the control plane's word for it.
+ *
+ * @generated from message orrery.agent.v1.SignedCommand
+ */
+export declare type SignedCommand = Message<"orrery.agent.v1.SignedCommand"> & {
+  /**
+   * A serialized Command.
+   *
+   * @generated from field: bytes command = 1;
+   */
+  command: Uint8Array;
+
+  /**
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+
+  /**
+   * By the control key over node, installation, session epoch and the command's bytes.
+   *
+   * @generated from field: bytes signature = 3;
+   */
+  signature: Uint8Array;
+};
+
+/**
+ * Describes the message orrery.agent.v1.SignedCommand.
+ * Use `create(SignedCommandSchema)` to create a new message.
+ */
+export declare const SignedCommandSchema: GenMessage<SignedCommand>;
 
 /**
  * Everything the agent needs to install a chain node: the chain's files as they were pushed, and the values for their templates.
@@ -420,6 +1076,87 @@ export declare type RestartPayload = Message<"orrery.agent.v1.RestartPayload"> &
  * Use `create(RestartPayloadSchema)` to create a new message.
  */
 export declare const RestartPayloadSchema: GenMessage<RestartPayload>;
+
+/**
+ * The node's keys as files. Each is under the node's data encryption key (DEK), which is sealed to the installation.
+ *
+ * @generated from message orrery.agent.v1.InjectKeysPayload
+ */
+export declare type InjectKeysPayload = Message<"orrery.agent.v1.InjectKeysPayload"> & {
+  /**
+   * The DEK sealed to the installation's X25519 key: ephemeral public key (32), then AES-256-GCM (12 + 32 + 16).
+   *
+   * @generated from field: bytes sealed_dek = 1;
+   */
+  sealedDek: Uint8Array;
+
+  /**
+   * @generated from field: repeated orrery.agent.v1.EncryptedKey keys = 2;
+   */
+  keys: EncryptedKey[];
+};
+
+/**
+ * Describes the message orrery.agent.v1.InjectKeysPayload.
+ * Use `create(InjectKeysPayloadSchema)` to create a new message.
+ */
+export declare const InjectKeysPayloadSchema: GenMessage<InjectKeysPayload>;
+
+/**
+ * @generated from message orrery.agent.v1.EncryptedKey
+ */
+export declare type EncryptedKey = Message<"orrery.agent.v1.EncryptedKey"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string key_type = 2;
+   */
+  keyType: string;
+
+  /**
+   * AES-256-GCM, 12 bytes.
+   *
+   * @generated from field: bytes nonce = 3;
+   */
+  nonce: Uint8Array;
+
+  /**
+   * With its 16-byte tag; node and name are the associated data.
+   *
+   * @generated from field: bytes ciphertext = 4;
+   */
+  ciphertext: Uint8Array;
+
+  /**
+   * Inside the node's data directory.
+   *
+   * @generated from field: string path = 5;
+   */
+  path: string;
+
+  /**
+   * The account that owns the file; empty means the agent's own.
+   *
+   * @generated from field: string owner = 6;
+   */
+  owner: string;
+
+  /**
+   * Permission bits, for example 0600.
+   *
+   * @generated from field: uint32 mode = 7;
+   */
+  mode: number;
+};
+
+/**
+ * Describes the message orrery.agent.v1.EncryptedKey.
+ * Use `create(EncryptedKeySchema)` to create a new message.
+ */
+export declare const EncryptedKeySchema: GenMessage<EncryptedKey>;
 
 /**
  * The agent has recorded the command durably and will execute it, or answers that it has it already.
@@ -737,4 +1474,59 @@ export enum FailureKind {
  * Describes the enum orrery.agent.v1.FailureKind.
  */
 export declare const FailureKindSchema: GenEnum<FailureKind>;
+
+/**
+ * The agent's protocol, version 2. The same messages travel as binary WebSocket frames (one AgentMessage or
+ * ControlMessage a frame) on `wss://.../api/v1/agents/{nodeId}/session` and, through the bridge, as gRPC messages.
+ *
+ * The bridge between is not trusted: it can drop, delay and fake liveness, and nothing else. So what passes it is sealed
+ * end to end: `domain/identity` holds the rules of enrolment, handshake, counters, MACs and signatures.
+ * On a WebSocket a Ping is the text frame `ping`, answered by the text frame `pong` without waking the node's object.
+ * Unknown fields are ignored; unknown command types are refused by name.
+ *
+ * @generated from service orrery.agent.v1.AgentGateway
+ */
+export declare const AgentGateway: GenService<{
+  /**
+   * Binds an installation's public keys to its node and generation. The same request may be sent again.
+   *
+   * @generated from rpc orrery.agent.v1.AgentGateway.Enroll
+   */
+  enroll: {
+    methodKind: "unary";
+    input: typeof EnrollRequestSchema;
+    output: typeof EnrollResponseSchema;
+  },
+  /**
+   * A session. The call's metadata carries the session ticket: orrery-node, orrery-generation, orrery-installation,
+   * orrery-epoch, orrery-ticket.
+   *
+   * @generated from rpc orrery.agent.v1.AgentGateway.Session
+   */
+  session: {
+    methodKind: "bidi_streaming";
+    input: typeof AgentMessageSchema;
+    output: typeof ControlMessageSchema;
+  },
+  /**
+   * The same session by unary calls, for networks that break streams: a beat.
+   *
+   * @generated from rpc orrery.agent.v1.AgentGateway.Heartbeat
+   */
+  heartbeat: {
+    methodKind: "unary";
+    input: typeof HeartbeatRequestSchema;
+    output: typeof HeartbeatResponseSchema;
+  },
+  /**
+   * The same session by unary calls: everything that is not a beat.
+   *
+   * @generated from rpc orrery.agent.v1.AgentGateway.Report
+   */
+  report: {
+    methodKind: "unary";
+    input: typeof ReportRequestSchema;
+    output: typeof ReportResponseSchema;
+  },
+}>;
 

@@ -2,137 +2,314 @@
 // @generated from file orrery/agent/v1/gateway.proto (package orrery.agent.v1, syntax proto3)
 /* eslint-disable */
 
-// The agent's protocol. The same messages travel as binary WebSocket frames
-// (one AgentMessage or ControlMessage a frame) and, through the bridge, as gRPC messages.
-// A beat with nothing to say is the text frame `ping`, answered by `pong` without waking the node's object.
-// Unknown fields are ignored; unknown command types are refused by name.
-
-import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 
 /**
  * Describes the file orrery/agent/v1/gateway.proto.
  */
 export const file_orrery_agent_v1_gateway = /*@__PURE__*/
-  fileDesc("Ch1vcnJlcnkvYWdlbnQvdjEvZ2F0ZXdheS5wcm90bxIPb3JyZXJ5LmFnZW50LnYxIo8DCgxBZ2VudE1lc3NhZ2USJwoFaGVsbG8YASABKAsyFi5vcnJlcnkuYWdlbnQudjEuSGVsbG9IABIlCgRiZWF0GAIgASgLMhUub3JyZXJ5LmFnZW50LnYxLkJlYXRIABIpCgZzdGF0dXMYAyABKAsyFy5vcnJlcnkuYWdlbnQudjEuU3RhdHVzSAASRAoUY29tbWFuZF9hY2tub3dsZWRnZWQYBCABKAsyJC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZEFja25vd2xlZGdlZEgAEjwKEGNvbW1hbmRfcHJvZ3Jlc3MYBSABKAsyIC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZFByb2dyZXNzSAASPgoRY29tbWFuZF9jb21wbGV0ZWQYBiABKAsyIS5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZENvbXBsZXRlZEgAEjgKDmNvbW1hbmRfZmFpbGVkGAcgASgLMh4ub3JyZXJ5LmFnZW50LnYxLkNvbW1hbmRGYWlsZWRIAEIGCgRib2R5ItkBCg5Db250cm9sTWVzc2FnZRIrCgd3ZWxjb21lGAEgASgLMhgub3JyZXJ5LmFnZW50LnYxLldlbGNvbWVIABIrCgdjb21tYW5kGAIgASgLMhgub3JyZXJ5LmFnZW50LnYxLkNvbW1hbmRIABI4Cg5jYW5jZWxfY29tbWFuZBgDIAEoCzIeLm9ycmVyeS5hZ2VudC52MS5DYW5jZWxDb21tYW5kSAASKwoHZ29vZGJ5ZRgEIAEoCzIYLm9ycmVyeS5hZ2VudC52MS5Hb29kYnllSABCBgoEYm9keSLCAQoFSGVsbG8SGAoQcHJvdG9jb2xfdmVyc2lvbhgBIAEoDRIXCg9pbnN0YWxsYXRpb25faWQYAiABKAkSEgoKZ2VuZXJhdGlvbhgDIAEoDRIVCg1zZXNzaW9uX2Vwb2NoGAQgASgEEhUKDWFnZW50X3ZlcnNpb24YBSABKAkSGwoTcnVubmluZ19jb21tYW5kX2lkcxgGIAMoCRInCgZzdGF0dXMYByABKAsyFy5vcnJlcnkuYWdlbnQudjEuU3RhdHVzIlUKB1dlbGNvbWUSGAoQcHJvdG9jb2xfdmVyc2lvbhgBIAEoDRIYChBiZWF0X2ludGVydmFsX21zGAIgASgNEhYKDnNlcnZlcl90aW1lX21zGAMgASgEIiMKBEJlYXQSGwoTcnVubmluZ19jb21tYW5kX2lkcxgBIAMoCSLXAQoGU3RhdHVzEjAKC3N5bmNfc3RhdHVzGAEgASgOMhsub3JyZXJ5LmFnZW50LnYxLlN5bmNTdGF0dXMSOQoJZW5kcG9pbnRzGAIgAygLMiYub3JyZXJ5LmFnZW50LnYxLlN0YXR1cy5FbmRwb2ludHNFbnRyeRITCgZoZWlnaHQYAyABKARIAIgBARIOCgZkZXRhaWwYBCABKAkaMAoORW5kcG9pbnRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIJCgdfaGVpZ2h0IrACCgdDb21tYW5kEgoKAmlkGAEgASgJEioKBHR5cGUYAiABKA4yHC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZFR5cGUSGAoQcmVtYWluaW5nX3R0bF9tcxgDIAEoBBI2Cgljb25maWd1cmUYCiABKAsyIS5vcnJlcnkuYWdlbnQudjEuQ29uZmlndXJlUGF5bG9hZEgAEi4KBXN0YXJ0GAsgASgLMh0ub3JyZXJ5LmFnZW50LnYxLlN0YXJ0UGF5bG9hZEgAEiwKBHN0b3AYDCABKAsyHC5vcnJlcnkuYWdlbnQudjEuU3RvcFBheWxvYWRIABIyCgdyZXN0YXJ0GA0gASgLMh8ub3JyZXJ5LmFnZW50LnYxLlJlc3RhcnRQYXlsb2FkSABCCQoHcGF5bG9hZCKTAgoQQ29uZmlndXJlUGF5bG9hZBINCgVjaGFpbhgBIAEoCRIRCglub2RlX3R5cGUYAiABKAkSFAoMY29udGVudF9oYXNoGAMgASgJEhQKDHByb2ZpbGVfeWFtbBgEIAEoCRIUCgxydW50aW1lX3lhbWwYBSABKAkSEwoLcmVjaXBlX3lhbWwYBiABKAkSGAoQb2JzZXJ2YXRpb25feWFtbBgHIAEoCRI9CgZ2YWx1ZXMYCCADKAsyLS5vcnJlcnkuYWdlbnQudjEuQ29uZmlndXJlUGF5bG9hZC5WYWx1ZXNFbnRyeRotCgtWYWx1ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIg4KDFN0YXJ0UGF5bG9hZCIfCgtTdG9wUGF5bG9hZBIQCghncmFjZV9tcxgBIAEoDSIQCg5SZXN0YXJ0UGF5bG9hZCIpChNDb21tYW5kQWNrbm93bGVkZ2VkEhIKCmNvbW1hbmRfaWQYASABKAkiiQEKD0NvbW1hbmRQcm9ncmVzcxISCgpjb21tYW5kX2lkGAEgASgJEgwKBHN0ZXAYAiABKAkSEgoKc3RlcF9pbmRleBgDIAEoDRISCgpzdGVwX2NvdW50GAQgASgNEgwKBGRvbmUYBSABKAQSDQoFdG90YWwYBiABKAQSDwoHc3RhbGxlZBgHIAEoCCKaAQoQQ29tbWFuZENvbXBsZXRlZBISCgpjb21tYW5kX2lkGAEgASgJEkEKCG1ldGFkYXRhGAIgAygLMi8ub3JyZXJ5LmFnZW50LnYxLkNvbW1hbmRDb21wbGV0ZWQuTWV0YWRhdGFFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibgoNQ29tbWFuZEZhaWxlZBISCgpjb21tYW5kX2lkGAEgASgJEioKBGtpbmQYAiABKA4yHC5vcnJlcnkuYWdlbnQudjEuRmFpbHVyZUtpbmQSDAoEY29kZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIiMKDUNhbmNlbENvbW1hbmQSEgoKY29tbWFuZF9pZBgBIAEoCSJgCgdHb29kYnllEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIfChJyZWNvbm5lY3RfYWZ0ZXJfbXMYAyABKA1IAIgBAUIVChNfcmVjb25uZWN0X2FmdGVyX21zKowBCgpTeW5jU3RhdHVzEhsKF1NZTkNfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1lOQ19TVEFUVVNfVU5LTk9XThABEhcKE1NZTkNfU1RBVFVTX1NZTkNJTkcQAhIWChJTWU5DX1NUQVRVU19TWU5DRUQQAxIXChNTWU5DX1NUQVRVU19TVEFMTEVEEAQqogIKC0NvbW1hbmRUeXBlEhwKGENPTU1BTkRfVFlQRV9VTlNQRUNJRklFRBAAEhoKFkNPTU1BTkRfVFlQRV9DT05GSUdVUkUQARIWChJDT01NQU5EX1RZUEVfU1RBUlQQAhIVChFDT01NQU5EX1RZUEVfU1RPUBADEhgKFENPTU1BTkRfVFlQRV9SRVNUQVJUEAQSHAoYQ09NTUFORF9UWVBFX0lOSkVDVF9LRVlTEAUSIQodQ09NTUFORF9UWVBFX1JFU1RPUkVfU05BUFNIT1QQBhIXChNDT01NQU5EX1RZUEVfQkFDS1VQEAcSHAoYQ09NTUFORF9UWVBFX0NBUFRVUkVfS0VZEAgSGAoUQ09NTUFORF9UWVBFX1VQR1JBREUQCSqyAQoLRmFpbHVyZUtpbmQSHAoYRkFJTFVSRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTRkFJTFVSRV9LSU5EX0ZBSUxFRBABEhwKGEZBSUxVUkVfS0lORF9JTlRFUlJVUFRFRBACEhgKFEZBSUxVUkVfS0lORF9FWFBJUkVEEAMSGgoWRkFJTFVSRV9LSU5EX0NBTkNFTExFRBAEEhgKFEZBSUxVUkVfS0lORF9SRUZVU0VEEAViBnByb3RvMw");
+  fileDesc("Ch1vcnJlcnkvYWdlbnQvdjEvZ2F0ZXdheS5wcm90bxIPb3JyZXJ5LmFnZW50LnYxIoQBCg1FbnJvbGxSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSEgoKZ2VuZXJhdGlvbhgCIAEoDRIXCg9pbnN0YWxsYXRpb25faWQYAyABKAkSEwoLc2lnbmluZ19rZXkYBCABKAwSEwoLc2VhbGluZ19rZXkYBSABKAwSCwoDbWFjGAYgASgMIoMBCg5FbnJvbGxSZXNwb25zZRItCghlbnJvbGxlZBgBIAEoCzIZLm9ycmVyeS5hZ2VudC52MS5FbnJvbGxlZEgAEisKB3JlZnVzZWQYAiABKAsyGC5vcnJlcnkuYWdlbnQudjEuR29vZGJ5ZUgAEgsKA21hYxgDIAEoDEIICgZyZXN1bHQiPQoIRW5yb2xsZWQSMQoMY29udHJvbF9rZXlzGAEgAygLMhsub3JyZXJ5LmFnZW50LnYxLkNvbnRyb2xLZXkiMAoKQ29udHJvbEtleRIOCgZrZXlfaWQYASABKAkSEgoKcHVibGljX2tleRgCIAEoDCKiAQoMQWdlbnRNZXNzYWdlEg8KBWhlbGxvGAEgASgMSAASJwoFcHJvb2YYAiABKAsyFi5vcnJlcnkuYWdlbnQudjEuUHJvb2ZIABIpCgZzZWFsZWQYAyABKAsyFy5vcnJlcnkuYWdlbnQudjEuU2VhbGVkSAASJQoEcGluZxgEIAEoCzIVLm9ycmVyeS5hZ2VudC52MS5QaW5nSABCBgoEYm9keSLUAQoOQ29udHJvbE1lc3NhZ2USNQoJY2hhbGxlbmdlGAEgASgLMiAub3JyZXJ5LmFnZW50LnYxLlNpZ25lZENoYWxsZW5nZUgAEikKBnNlYWxlZBgCIAEoCzIXLm9ycmVyeS5hZ2VudC52MS5TZWFsZWRIABIxCgdnb29kYnllGAMgASgLMh4ub3JyZXJ5LmFnZW50LnYxLlNpZ25lZEdvb2RieWVIABIlCgRwb25nGAQgASgLMhUub3JyZXJ5LmFnZW50LnYxLlBvbmdIAEIGCgRib2R5IgYKBFBpbmciBgoEUG9uZyI0CgZTZWFsZWQSDwoHY291bnRlchgBIAEoBBIMCgRib2R5GAIgASgMEgsKA21hYxgDIAEoDCKmAQoFSGVsbG8SGAoQcHJvdG9jb2xfdmVyc2lvbhgBIAEoDRIPCgdub2RlX2lkGAIgASgJEhcKD2luc3RhbGxhdGlvbl9pZBgDIAEoCRISCgpnZW5lcmF0aW9uGAQgASgNEhUKDXNlc3Npb25fZXBvY2gYBSABKAQSFQoNZXBoZW1lcmFsX2tleRgGIAEoDBIXCg9jb250cm9sX2tleV9pZHMYByADKAkiRwoPU2lnbmVkQ2hhbGxlbmdlEhEKCWNoYWxsZW5nZRgBIAEoDBIOCgZrZXlfaWQYAiABKAkSEQoJc2lnbmF0dXJlGAMgASgMIiIKCUNoYWxsZW5nZRIVCg1lcGhlbWVyYWxfa2V5GAEgASgMIisKBVByb29mEg8KB29wZW5pbmcYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMImYKB09wZW5pbmcSFQoNYWdlbnRfdmVyc2lvbhgBIAEoCRIbChNydW5uaW5nX2NvbW1hbmRfaWRzGAIgAygJEicKBnN0YXR1cxgDIAEoCzIXLm9ycmVyeS5hZ2VudC52MS5TdGF0dXMiQwoNU2lnbmVkR29vZGJ5ZRIPCgdnb29kYnllGAEgASgMEg4KBmtleV9pZBgCIAEoCRIRCglzaWduYXR1cmUYAyABKAwiwwMKCUFnZW50Qm9keRIlCgRiZWF0GAEgASgLMhUub3JyZXJ5LmFnZW50LnYxLkJlYXRIABIpCgZzdGF0dXMYAiABKAsyFy5vcnJlcnkuYWdlbnQudjEuU3RhdHVzSAASRAoUY29tbWFuZF9hY2tub3dsZWRnZWQYAyABKAsyJC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZEFja25vd2xlZGdlZEgAEjwKEGNvbW1hbmRfcHJvZ3Jlc3MYBCABKAsyIC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZFByb2dyZXNzSAASPgoRY29tbWFuZF9jb21wbGV0ZWQYBSABKAsyIS5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZENvbXBsZXRlZEgAEjgKDmNvbW1hbmRfZmFpbGVkGAYgASgLMh4ub3JyZXJ5LmFnZW50LnYxLkNvbW1hbmRGYWlsZWRIABInCgVhbGl2ZRgHIAEoCzIWLm9ycmVyeS5hZ2VudC52MS5BbGl2ZUgAEjUKCXRhbXBlcmluZxgIIAEoCzIgLm9ycmVyeS5hZ2VudC52MS5UYW1wZXJpbmdSZXBvcnRIAEIGCgRib2R5IoUCCgtDb250cm9sQm9keRIrCgd3ZWxjb21lGAEgASgLMhgub3JyZXJ5LmFnZW50LnYxLldlbGNvbWVIABIxCgdjb21tYW5kGAIgASgLMh4ub3JyZXJ5LmFnZW50LnYxLlNpZ25lZENvbW1hbmRIABI4Cg5jYW5jZWxfY29tbWFuZBgDIAEoCzIeLm9ycmVyeS5hZ2VudC52MS5DYW5jZWxDb21tYW5kSAASKwoHZ29vZGJ5ZRgEIAEoCzIYLm9ycmVyeS5hZ2VudC52MS5Hb29kYnllSAASJwoFcHJvYmUYBSABKAsyFi5vcnJlcnkuYWdlbnQudjEuUHJvYmVIAEIGCgRib2R5IogBCgdXZWxjb21lEhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SGAoQYmVhdF9pbnRlcnZhbF9tcxgCIAEoDRIWCg5zZXJ2ZXJfdGltZV9tcxgDIAEoBBIxCgxjb250cm9sX2tleXMYBCADKAsyGy5vcnJlcnkuYWdlbnQudjEuQ29udHJvbEtleSIHCgVQcm9iZSIHCgVBbGl2ZSJDCg9UYW1wZXJpbmdSZXBvcnQSDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEhEKCXRyYW5zcG9ydBgDIAEoCSKFAQoIRXhjaGFuZ2USEwoLZXhjaGFuZ2VfaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSLwoIbWVzc2FnZXMYAyADKAsyHS5vcnJlcnkuYWdlbnQudjEuQWdlbnRNZXNzYWdlEhAKCHJlY2VpdmVkGAQgASgEEg8KB3dhaXRfbXMYBSABKA0iaAoORXhjaGFuZ2VBbnN3ZXISEwoLZXhjaGFuZ2VfaWQYASABKAkSMQoIbWVzc2FnZXMYAiADKAsyHy5vcnJlcnkuYWdlbnQudjEuQ29udHJvbE1lc3NhZ2USDgoGY2xvc2VkGAMgASgIIj8KEEhlYXJ0YmVhdFJlcXVlc3QSKwoIZXhjaGFuZ2UYASABKAsyGS5vcnJlcnkuYWdlbnQudjEuRXhjaGFuZ2UiRAoRSGVhcnRiZWF0UmVzcG9uc2USLwoGYW5zd2VyGAEgASgLMh8ub3JyZXJ5LmFnZW50LnYxLkV4Y2hhbmdlQW5zd2VyIjwKDVJlcG9ydFJlcXVlc3QSKwoIZXhjaGFuZ2UYASABKAsyGS5vcnJlcnkuYWdlbnQudjEuRXhjaGFuZ2UiQQoOUmVwb3J0UmVzcG9uc2USLwoGYW5zd2VyGAEgASgLMh8ub3JyZXJ5LmFnZW50LnYxLkV4Y2hhbmdlQW5zd2VyIiMKBEJlYXQSGwoTcnVubmluZ19jb21tYW5kX2lkcxgBIAMoCSLXAQoGU3RhdHVzEjAKC3N5bmNfc3RhdHVzGAEgASgOMhsub3JyZXJ5LmFnZW50LnYxLlN5bmNTdGF0dXMSOQoJZW5kcG9pbnRzGAIgAygLMiYub3JyZXJ5LmFnZW50LnYxLlN0YXR1cy5FbmRwb2ludHNFbnRyeRITCgZoZWlnaHQYAyABKARIAIgBARIOCgZkZXRhaWwYBCABKAkaMAoORW5kcG9pbnRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIJCgdfaGVpZ2h0IusCCgdDb21tYW5kEgoKAmlkGAEgASgJEioKBHR5cGUYAiABKA4yHC5vcnJlcnkuYWdlbnQudjEuQ29tbWFuZFR5cGUSGAoQcmVtYWluaW5nX3R0bF9tcxgDIAEoBBI2Cgljb25maWd1cmUYCiABKAsyIS5vcnJlcnkuYWdlbnQudjEuQ29uZmlndXJlUGF5bG9hZEgAEi4KBXN0YXJ0GAsgASgLMh0ub3JyZXJ5LmFnZW50LnYxLlN0YXJ0UGF5bG9hZEgAEiwKBHN0b3AYDCABKAsyHC5vcnJlcnkuYWdlbnQudjEuU3RvcFBheWxvYWRIABIyCgdyZXN0YXJ0GA0gASgLMh8ub3JyZXJ5LmFnZW50LnYxLlJlc3RhcnRQYXlsb2FkSAASOQoLaW5qZWN0X2tleXMYDiABKAsyIi5vcnJlcnkuYWdlbnQudjEuSW5qZWN0S2V5c1BheWxvYWRIAEIJCgdwYXlsb2FkIkMKDVNpZ25lZENvbW1hbmQSDwoHY29tbWFuZBgBIAEoDBIOCgZrZXlfaWQYAiABKAkSEQoJc2lnbmF0dXJlGAMgASgMIpMCChBDb25maWd1cmVQYXlsb2FkEg0KBWNoYWluGAEgASgJEhEKCW5vZGVfdHlwZRgCIAEoCRIUCgxjb250ZW50X2hhc2gYAyABKAkSFAoMcHJvZmlsZV95YW1sGAQgASgJEhQKDHJ1bnRpbWVfeWFtbBgFIAEoCRITCgtyZWNpcGVfeWFtbBgGIAEoCRIYChBvYnNlcnZhdGlvbl95YW1sGAcgASgJEj0KBnZhbHVlcxgIIAMoCzItLm9ycmVyeS5hZ2VudC52MS5Db25maWd1cmVQYXlsb2FkLlZhbHVlc0VudHJ5Gi0KC1ZhbHVlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiDgoMU3RhcnRQYXlsb2FkIh8KC1N0b3BQYXlsb2FkEhAKCGdyYWNlX21zGAEgASgNIhAKDlJlc3RhcnRQYXlsb2FkIlQKEUluamVjdEtleXNQYXlsb2FkEhIKCnNlYWxlZF9kZWsYASABKAwSKwoEa2V5cxgCIAMoCzIdLm9ycmVyeS5hZ2VudC52MS5FbmNyeXB0ZWRLZXkifAoMRW5jcnlwdGVkS2V5EgwKBG5hbWUYASABKAkSEAoIa2V5X3R5cGUYAiABKAkSDQoFbm9uY2UYAyABKAwSEgoKY2lwaGVydGV4dBgEIAEoDBIMCgRwYXRoGAUgASgJEg0KBW93bmVyGAYgASgJEgwKBG1vZGUYByABKA0iKQoTQ29tbWFuZEFja25vd2xlZGdlZBISCgpjb21tYW5kX2lkGAEgASgJIokBCg9Db21tYW5kUHJvZ3Jlc3MSEgoKY29tbWFuZF9pZBgBIAEoCRIMCgRzdGVwGAIgASgJEhIKCnN0ZXBfaW5kZXgYAyABKA0SEgoKc3RlcF9jb3VudBgEIAEoDRIMCgRkb25lGAUgASgEEg0KBXRvdGFsGAYgASgEEg8KB3N0YWxsZWQYByABKAgimgEKEENvbW1hbmRDb21wbGV0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRJBCghtZXRhZGF0YRgCIAMoCzIvLm9ycmVyeS5hZ2VudC52MS5Db21tYW5kQ29tcGxldGVkLk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIm4KDUNvbW1hbmRGYWlsZWQSEgoKY29tbWFuZF9pZBgBIAEoCRIqCgRraW5kGAIgASgOMhwub3JyZXJ5LmFnZW50LnYxLkZhaWx1cmVLaW5kEgwKBGNvZGUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCSIjCg1DYW5jZWxDb21tYW5kEhIKCmNvbW1hbmRfaWQYASABKAkiYAoHR29vZGJ5ZRIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSHwoScmVjb25uZWN0X2FmdGVyX21zGAMgASgNSACIAQFCFQoTX3JlY29ubmVjdF9hZnRlcl9tcyqMAQoKU3luY1N0YXR1cxIbChdTWU5DX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE1NZTkNfU1RBVFVTX1VOS05PV04QARIXChNTWU5DX1NUQVRVU19TWU5DSU5HEAISFgoSU1lOQ19TVEFUVVNfU1lOQ0VEEAMSFwoTU1lOQ19TVEFUVVNfU1RBTExFRBAEKqICCgtDb21tYW5kVHlwZRIcChhDT01NQU5EX1RZUEVfVU5TUEVDSUZJRUQQABIaChZDT01NQU5EX1RZUEVfQ09ORklHVVJFEAESFgoSQ09NTUFORF9UWVBFX1NUQVJUEAISFQoRQ09NTUFORF9UWVBFX1NUT1AQAxIYChRDT01NQU5EX1RZUEVfUkVTVEFSVBAEEhwKGENPTU1BTkRfVFlQRV9JTkpFQ1RfS0VZUxAFEiEKHUNPTU1BTkRfVFlQRV9SRVNUT1JFX1NOQVBTSE9UEAYSFwoTQ09NTUFORF9UWVBFX0JBQ0tVUBAHEhwKGENPTU1BTkRfVFlQRV9DQVBUVVJFX0tFWRAIEhgKFENPTU1BTkRfVFlQRV9VUEdSQURFEAkqsgEKC0ZhaWx1cmVLaW5kEhwKGEZBSUxVUkVfS0lORF9VTlNQRUNJRklFRBAAEhcKE0ZBSUxVUkVfS0lORF9GQUlMRUQQARIcChhGQUlMVVJFX0tJTkRfSU5URVJSVVBURUQQAhIYChRGQUlMVVJFX0tJTkRfRVhQSVJFRBADEhoKFkZBSUxVUkVfS0lORF9DQU5DRUxMRUQQBBIYChRGQUlMVVJFX0tJTkRfUkVGVVNFRBAFMscCCgxBZ2VudEdhdGV3YXkSSQoGRW5yb2xsEh4ub3JyZXJ5LmFnZW50LnYxLkVucm9sbFJlcXVlc3QaHy5vcnJlcnkuYWdlbnQudjEuRW5yb2xsUmVzcG9uc2USTQoHU2Vzc2lvbhIdLm9ycmVyeS5hZ2VudC52MS5BZ2VudE1lc3NhZ2UaHy5vcnJlcnkuYWdlbnQudjEuQ29udHJvbE1lc3NhZ2UoATABElIKCUhlYXJ0YmVhdBIhLm9ycmVyeS5hZ2VudC52MS5IZWFydGJlYXRSZXF1ZXN0GiIub3JyZXJ5LmFnZW50LnYxLkhlYXJ0YmVhdFJlc3BvbnNlEkkKBlJlcG9ydBIeLm9ycmVyeS5hZ2VudC52MS5SZXBvcnRSZXF1ZXN0Gh8ub3JyZXJ5LmFnZW50LnYxLlJlcG9ydFJlc3BvbnNlYgZwcm90bzM");
+
+/**
+ * Describes the message orrery.agent.v1.EnrollRequest.
+ * Use `create(EnrollRequestSchema)` to create a new message.
+ */
+export const EnrollRequestSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 0);
+
+/**
+ * Describes the message orrery.agent.v1.EnrollResponse.
+ * Use `create(EnrollResponseSchema)` to create a new message.
+ */
+export const EnrollResponseSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 1);
+
+/**
+ * Describes the message orrery.agent.v1.Enrolled.
+ * Use `create(EnrolledSchema)` to create a new message.
+ */
+export const EnrolledSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 2);
+
+/**
+ * Describes the message orrery.agent.v1.ControlKey.
+ * Use `create(ControlKeySchema)` to create a new message.
+ */
+export const ControlKeySchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 3);
 
 /**
  * Describes the message orrery.agent.v1.AgentMessage.
  * Use `create(AgentMessageSchema)` to create a new message.
  */
 export const AgentMessageSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 0);
+  messageDesc(file_orrery_agent_v1_gateway, 4);
 
 /**
  * Describes the message orrery.agent.v1.ControlMessage.
  * Use `create(ControlMessageSchema)` to create a new message.
  */
 export const ControlMessageSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 1);
+  messageDesc(file_orrery_agent_v1_gateway, 5);
+
+/**
+ * Describes the message orrery.agent.v1.Ping.
+ * Use `create(PingSchema)` to create a new message.
+ */
+export const PingSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 6);
+
+/**
+ * Describes the message orrery.agent.v1.Pong.
+ * Use `create(PongSchema)` to create a new message.
+ */
+export const PongSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 7);
+
+/**
+ * Describes the message orrery.agent.v1.Sealed.
+ * Use `create(SealedSchema)` to create a new message.
+ */
+export const SealedSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 8);
 
 /**
  * Describes the message orrery.agent.v1.Hello.
  * Use `create(HelloSchema)` to create a new message.
  */
 export const HelloSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 2);
+  messageDesc(file_orrery_agent_v1_gateway, 9);
+
+/**
+ * Describes the message orrery.agent.v1.SignedChallenge.
+ * Use `create(SignedChallengeSchema)` to create a new message.
+ */
+export const SignedChallengeSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 10);
+
+/**
+ * Describes the message orrery.agent.v1.Challenge.
+ * Use `create(ChallengeSchema)` to create a new message.
+ */
+export const ChallengeSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 11);
+
+/**
+ * Describes the message orrery.agent.v1.Proof.
+ * Use `create(ProofSchema)` to create a new message.
+ */
+export const ProofSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 12);
+
+/**
+ * Describes the message orrery.agent.v1.Opening.
+ * Use `create(OpeningSchema)` to create a new message.
+ */
+export const OpeningSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 13);
+
+/**
+ * Describes the message orrery.agent.v1.SignedGoodbye.
+ * Use `create(SignedGoodbyeSchema)` to create a new message.
+ */
+export const SignedGoodbyeSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 14);
+
+/**
+ * Describes the message orrery.agent.v1.AgentBody.
+ * Use `create(AgentBodySchema)` to create a new message.
+ */
+export const AgentBodySchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 15);
+
+/**
+ * Describes the message orrery.agent.v1.ControlBody.
+ * Use `create(ControlBodySchema)` to create a new message.
+ */
+export const ControlBodySchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 16);
 
 /**
  * Describes the message orrery.agent.v1.Welcome.
  * Use `create(WelcomeSchema)` to create a new message.
  */
 export const WelcomeSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 3);
+  messageDesc(file_orrery_agent_v1_gateway, 17);
+
+/**
+ * Describes the message orrery.agent.v1.Probe.
+ * Use `create(ProbeSchema)` to create a new message.
+ */
+export const ProbeSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 18);
+
+/**
+ * Describes the message orrery.agent.v1.Alive.
+ * Use `create(AliveSchema)` to create a new message.
+ */
+export const AliveSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 19);
+
+/**
+ * Describes the message orrery.agent.v1.TamperingReport.
+ * Use `create(TamperingReportSchema)` to create a new message.
+ */
+export const TamperingReportSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 20);
+
+/**
+ * Describes the message orrery.agent.v1.Exchange.
+ * Use `create(ExchangeSchema)` to create a new message.
+ */
+export const ExchangeSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 21);
+
+/**
+ * Describes the message orrery.agent.v1.ExchangeAnswer.
+ * Use `create(ExchangeAnswerSchema)` to create a new message.
+ */
+export const ExchangeAnswerSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 22);
+
+/**
+ * Describes the message orrery.agent.v1.HeartbeatRequest.
+ * Use `create(HeartbeatRequestSchema)` to create a new message.
+ */
+export const HeartbeatRequestSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 23);
+
+/**
+ * Describes the message orrery.agent.v1.HeartbeatResponse.
+ * Use `create(HeartbeatResponseSchema)` to create a new message.
+ */
+export const HeartbeatResponseSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 24);
+
+/**
+ * Describes the message orrery.agent.v1.ReportRequest.
+ * Use `create(ReportRequestSchema)` to create a new message.
+ */
+export const ReportRequestSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 25);
+
+/**
+ * Describes the message orrery.agent.v1.ReportResponse.
+ * Use `create(ReportResponseSchema)` to create a new message.
+ */
+export const ReportResponseSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 26);
 
 /**
  * Describes the message orrery.agent.v1.Beat.
  * Use `create(BeatSchema)` to create a new message.
  */
 export const BeatSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 4);
+  messageDesc(file_orrery_agent_v1_gateway, 27);
 
 /**
  * Describes the message orrery.agent.v1.Status.
  * Use `create(StatusSchema)` to create a new message.
  */
 export const StatusSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 5);
+  messageDesc(file_orrery_agent_v1_gateway, 28);
 
 /**
  * Describes the message orrery.agent.v1.Command.
  * Use `create(CommandSchema)` to create a new message.
  */
 export const CommandSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 6);
+  messageDesc(file_orrery_agent_v1_gateway, 29);
+
+/**
+ * Describes the message orrery.agent.v1.SignedCommand.
+ * Use `create(SignedCommandSchema)` to create a new message.
+ */
+export const SignedCommandSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 30);
 
 /**
  * Describes the message orrery.agent.v1.ConfigurePayload.
  * Use `create(ConfigurePayloadSchema)` to create a new message.
  */
 export const ConfigurePayloadSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 7);
+  messageDesc(file_orrery_agent_v1_gateway, 31);
 
 /**
  * Describes the message orrery.agent.v1.StartPayload.
  * Use `create(StartPayloadSchema)` to create a new message.
  */
 export const StartPayloadSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 8);
+  messageDesc(file_orrery_agent_v1_gateway, 32);
 
 /**
  * Describes the message orrery.agent.v1.StopPayload.
  * Use `create(StopPayloadSchema)` to create a new message.
  */
 export const StopPayloadSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 9);
+  messageDesc(file_orrery_agent_v1_gateway, 33);
 
 /**
  * Describes the message orrery.agent.v1.RestartPayload.
  * Use `create(RestartPayloadSchema)` to create a new message.
  */
 export const RestartPayloadSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 10);
+  messageDesc(file_orrery_agent_v1_gateway, 34);
+
+/**
+ * Describes the message orrery.agent.v1.InjectKeysPayload.
+ * Use `create(InjectKeysPayloadSchema)` to create a new message.
+ */
+export const InjectKeysPayloadSchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 35);
+
+/**
+ * Describes the message orrery.agent.v1.EncryptedKey.
+ * Use `create(EncryptedKeySchema)` to create a new message.
+ */
+export const EncryptedKeySchema = /*@__PURE__*/
+  messageDesc(file_orrery_agent_v1_gateway, 36);
 
 /**
  * Describes the message orrery.agent.v1.CommandAcknowledged.
  * Use `create(CommandAcknowledgedSchema)` to create a new message.
  */
 export const CommandAcknowledgedSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 11);
+  messageDesc(file_orrery_agent_v1_gateway, 37);
 
 /**
  * Describes the message orrery.agent.v1.CommandProgress.
  * Use `create(CommandProgressSchema)` to create a new message.
  */
 export const CommandProgressSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 12);
+  messageDesc(file_orrery_agent_v1_gateway, 38);
 
 /**
  * Describes the message orrery.agent.v1.CommandCompleted.
  * Use `create(CommandCompletedSchema)` to create a new message.
  */
 export const CommandCompletedSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 13);
+  messageDesc(file_orrery_agent_v1_gateway, 39);
 
 /**
  * Describes the message orrery.agent.v1.CommandFailed.
  * Use `create(CommandFailedSchema)` to create a new message.
  */
 export const CommandFailedSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 14);
+  messageDesc(file_orrery_agent_v1_gateway, 40);
 
 /**
  * Describes the message orrery.agent.v1.CancelCommand.
  * Use `create(CancelCommandSchema)` to create a new message.
  */
 export const CancelCommandSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 15);
+  messageDesc(file_orrery_agent_v1_gateway, 41);
 
 /**
  * Describes the message orrery.agent.v1.Goodbye.
  * Use `create(GoodbyeSchema)` to create a new message.
  */
 export const GoodbyeSchema = /*@__PURE__*/
-  messageDesc(file_orrery_agent_v1_gateway, 16);
+  messageDesc(file_orrery_agent_v1_gateway, 42);
 
 /**
  * Describes the enum orrery.agent.v1.SyncStatus.
@@ -169,4 +346,18 @@ export const FailureKindSchema = /*@__PURE__*/
  */
 export const FailureKind = /*@__PURE__*/
   tsEnum(FailureKindSchema);
+
+/**
+ * The agent's protocol, version 2. The same messages travel as binary WebSocket frames (one AgentMessage or
+ * ControlMessage a frame) on `wss://.../api/v1/agents/{nodeId}/session` and, through the bridge, as gRPC messages.
+ *
+ * The bridge between is not trusted: it can drop, delay and fake liveness, and nothing else. So what passes it is sealed
+ * end to end: `domain/identity` holds the rules of enrolment, handshake, counters, MACs and signatures.
+ * On a WebSocket a Ping is the text frame `ping`, answered by the text frame `pong` without waking the node's object.
+ * Unknown fields are ignored; unknown command types are refused by name.
+ *
+ * @generated from service orrery.agent.v1.AgentGateway
+ */
+export const AgentGateway = /*@__PURE__*/
+  serviceDesc(file_orrery_agent_v1_gateway, 0);
 
