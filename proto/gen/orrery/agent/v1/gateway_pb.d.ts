@@ -1322,6 +1322,13 @@ export declare type Goodbye = Message<"orrery.agent.v1.Goodbye"> & {
    * @generated from field: optional uint32 reconnect_after_ms = 3;
    */
   reconnectAfterMs?: number | undefined;
+
+  /**
+   * With agent_conflict: the epoch that the edge has. An agent from an old backup goes on above it.
+   *
+   * @generated from field: optional uint64 session_epoch = 4;
+   */
+  sessionEpoch?: bigint | undefined;
 };
 
 /**
