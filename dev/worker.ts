@@ -13,6 +13,8 @@ export interface WorkerPlace {
   readonly dataDir: DataDir;
   /** The Worker's main module, from the repository's root. */
   readonly entry: string;
+  /** The Worker's configuration, from the repository's root; the product's unless a bench compares it with another Worker. */
+  readonly config?: string;
   readonly port: number;
   /** Variables and secrets by name (domain/config.ts). */
   readonly settings: Readonly<Record<string, string>>;
@@ -35,7 +37,7 @@ export async function buildWorker(place: WorkerPlace): Promise<void> {
   const build = dataDir.start({
     name: "build",
     command: "wrangler",
-    args: ["deploy", place.entry, "--dry-run", "--outdir", buildDir(place)],
+    args: ["deploy", place.entry, "--config", configFile(place), "--dry-run", "--outdir", buildDir(place)],
     cwd: place.repoDir,
     env: { WRANGLER_SEND_METRICS: "false" },
   });
@@ -61,7 +63,7 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
       "dev",
       ...script,
       "--config",
-      join(place.repoDir, "wrangler.toml"),
+      configFile(place),
       "--env-file",
       envFile,
       "--ip",
@@ -91,6 +93,10 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
     throw error;
   }
   return { url, process: group };
+}
+
+function configFile({ repoDir, config = "wrangler.toml" }: WorkerPlace): string {
+  return join(repoDir, config);
 }
 
 function buildDir(place: WorkerPlace): string {
