@@ -21,6 +21,7 @@ interface __BaseEnv_Env {
 	NODE: DurableObjectNamespace<import("./workers/index").NodeObject>;
 	PROVISION_NODE: Workflow<Parameters<import("./workers/index").ProvisionNode['run']>[0]['payload']>;
 	TERMINATE_NODE: Workflow<Parameters<import("./workers/index").TerminateNode['run']>[0]['payload']>;
+	REENROLL_NODE: Workflow;
 }
 declare namespace Cloudflare {
 	interface GlobalProps {

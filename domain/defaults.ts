@@ -40,6 +40,9 @@ export const DEFAULTS = {
     oldestProtocolVersion: 2,
     /** A connection that has not proved who it is by then is closed. */
     helloMs: 10 * SECOND,
+    /** What a Hello and an Opening may measure: a socket's attachment keeps both while the session's holder is asked. */
+    helloBytes: 2 * 1024,
+    openingBytes: 8 * 1024,
     /** Connections of one node that may be on their way to a session; the oldest makes room. */
     greetingConnections: 4,
     /** How long the holder of a session has to answer when another connection claims to be it. */

@@ -64,6 +64,15 @@ export interface InjectedKey {
   readonly mode: number;
 }
 
+/**
+ * The payload without what is sealed: what is left of it once the command has ended, and what makes two requests the
+ * same, since sealing the same keys twice gives other bytes.
+ */
+export function withoutSealed(payload: CommandPayload): CommandPayload {
+  if (payload.type !== "INJECT_KEYS") return payload;
+  return { ...payload, sealedDek: "", keys: payload.keys.map((key) => ({ ...key, nonce: "", ciphertext: "" })) };
+}
+
 export interface CommandRequest {
   readonly commandId: string;
   readonly payload: CommandPayload;

@@ -9,7 +9,7 @@ export function jsonColumn<T extends z.ZodType>(schema: T) {
 }
 
 export const sagaWaitSchema = z.object({
-  workflow: z.enum(["provision-node", "terminate-node"]),
+  workflow: z.enum(["provision-node", "terminate-node", "reenroll-node"]),
   instanceId: z.string(),
   eventType: z.string(),
 });

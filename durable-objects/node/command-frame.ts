@@ -1,9 +1,24 @@
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { base64Decode } from "@bufbuild/protobuf/wire";
 import { z } from "zod";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { OrreryError } from "../../domain/errors.ts";
-import { COMMAND_TYPES, type CommandPayload } from "../../domain/node/command.ts";
-import { type ControlMessage, ControlMessageSchema } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { COMMAND_TYPES, type CommandPayload, type InjectedKey } from "../../domain/node/command.ts";
+import {
+  type Command,
+  CommandSchema,
+  type InjectKeysPayloadSchema,
+} from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+
+const injectedKeySchema = z.object({
+  name: z.string(),
+  keyType: z.string(),
+  nonce: z.base64(),
+  ciphertext: z.base64(),
+  path: z.string(),
+  owner: z.string().nullable(),
+  mode: z.int().nonnegative(),
+});
 
 const payloadSchema = z.discriminatedUnion("type", [
   z.object({
@@ -20,6 +35,7 @@ const payloadSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("START") }),
   z.object({ type: z.literal("STOP"), graceMs: z.int().nonnegative() }),
   z.object({ type: z.literal("RESTART") }),
+  z.object({ type: z.literal("INJECT_KEYS"), sealedDek: z.base64(), keys: z.array(injectedKeySchema) }),
 ]);
 
 /** Reads the payload that a command's row holds. */
@@ -28,18 +44,22 @@ export function parsePayload(text: string): CommandPayload {
 }
 
 /** `remainingTtlMs` is a duration from receipt; 0 asks the agent what it knows of a command that may no longer start. */
-export function commandFrame(commandId: string, payload: CommandPayload, remainingTtlMs: number): ControlMessage {
+export function commandMessageOf(commandId: string, payload: CommandPayload, remainingTtlMs: number): Command {
   const type = COMMAND_TYPES[payload.type];
   const value = { id: commandId, type, remainingTtlMs: BigInt(remainingTtlMs), payload: toPayload(payload) };
-  return create(ControlMessageSchema, { body: { case: "command", value } });
+  return create(CommandSchema, value);
 }
+
+/** What signature, seal and the fields around them add to a command at most. */
+const ENVELOPE_BYTES = 512;
 
 /**
  * A command must fit into one frame.
  * @throws limit_exceeded
  */
 export function assertDeliverable(commandId: string, payload: CommandPayload): void {
-  const bytes = toBinary(ControlMessageSchema, commandFrame(commandId, payload, Number.MAX_SAFE_INTEGER)).byteLength;
+  const command = commandMessageOf(commandId, payload, Number.MAX_SAFE_INTEGER);
+  const bytes = toBinary(CommandSchema, command).byteLength + ENVELOPE_BYTES;
   if (bytes <= DEFAULTS.agent.maxFrameBytes) return;
   const message = `The command's frame of ${bytes} bytes is larger than ${DEFAULTS.agent.maxFrameBytes}.`;
   throw new OrreryError("limit_exceeded", message, { bytes, limit: DEFAULTS.agent.maxFrameBytes });
@@ -48,7 +68,8 @@ export function assertDeliverable(commandId: string, payload: CommandPayload): v
 type PayloadInit =
   | { case: "configure"; value: Omit<Extract<CommandPayload, { type: "CONFIGURE" }>, "type"> }
   | { case: "start" | "restart"; value: Record<never, never> }
-  | { case: "stop"; value: { graceMs: number } };
+  | { case: "stop"; value: { graceMs: number } }
+  | { case: "injectKeys"; value: MessageInitShape<typeof InjectKeysPayloadSchema> };
 
 function toPayload(payload: CommandPayload): PayloadInit {
   switch (payload.type) {
@@ -62,5 +83,14 @@ function toPayload(payload: CommandPayload): PayloadInit {
       return { case: "stop", value: { graceMs: payload.graceMs } };
     case "RESTART":
       return { case: "restart", value: {} };
+    case "INJECT_KEYS":
+      return {
+        case: "injectKeys",
+        value: { sealedDek: base64Decode(payload.sealedDek), keys: payload.keys.map(toKey) },
+      };
   }
+}
+
+function toKey({ nonce, ciphertext, owner, ...key }: InjectedKey) {
+  return { ...key, nonce: base64Decode(nonce), ciphertext: base64Decode(ciphertext), owner: owner ?? "" };
 }

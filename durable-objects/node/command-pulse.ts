@@ -9,7 +9,7 @@ import {
   seen,
 } from "../../domain/node/command-liveness.ts";
 import type { EpochMs } from "../../domain/node/node.ts";
-import { type OpenAttachment, writeAttachment } from "./attachment.ts";
+import { editSession, type OpenAttachment } from "./attachment.ts";
 import type { CommandStore, StoredCommand } from "./command-store.ts";
 import type { AgentSocket } from "./sockets.ts";
 import type { NodeStore } from "./store.ts";
@@ -41,24 +41,27 @@ export class CommandPulse {
   report(generation: number, runningCommandIds: readonly string[], now: EpochMs): void {
     const session = this.#session(generation);
     if (session === null) return;
-    const sightings = session.attachment.sightings.map(({ commandId, ...sighting }) => {
-      return { commandId, ...observeReport(sighting, runningCommandIds.includes(commandId), this.#settings, now) };
-    });
-    writeAttachment(session.socket, { ...session.attachment, sightings });
+    editSession(session.socket, ({ sightings }) => ({
+      sightings: sightings.map(({ commandId, ...sighting }) => {
+        return { commandId, ...observeReport(sighting, runningCommandIds.includes(commandId), this.#settings, now) };
+      }),
+    }));
   }
 
   seen(generation: number, commandId: string, now: EpochMs): void {
     const session = this.#session(generation);
     if (session === null) return;
-    const others = session.attachment.sightings.filter((sighting) => sighting.commandId !== commandId);
-    writeAttachment(session.socket, { ...session.attachment, sightings: [...others, { commandId, ...seen(now) }] });
+    editSession(session.socket, ({ sightings }) => ({
+      sightings: [...sightings.filter((sighting) => sighting.commandId !== commandId), { commandId, ...seen(now) }],
+    }));
   }
 
   forget(generation: number, commandId: string): void {
     const session = this.#session(generation);
     if (session === null) return;
-    const sightings = session.attachment.sightings.filter((sighting) => sighting.commandId !== commandId);
-    writeAttachment(session.socket, { ...session.attachment, sightings });
+    editSession(session.socket, ({ sightings }) => ({
+      sightings: sightings.filter((sighting) => sighting.commandId !== commandId),
+    }));
   }
 
   /** When the command counts as lost if nothing more is heard of it; an unacknowledged one is never lost. */

@@ -1,12 +1,19 @@
 import { z } from "zod";
 import { canonicalJson } from "../../domain/canonical-json.ts";
 import { type ErrorCode, isErrorCode } from "../../domain/errors.ts";
-import { COMMAND_STATES, COMMAND_TYPES, type CommandRequest, type CommandView } from "../../domain/node/command.ts";
+import {
+  COMMAND_STATES,
+  COMMAND_TYPES,
+  type CommandRequest,
+  type CommandView,
+  withoutSealed,
+} from "../../domain/node/command.ts";
 import type { CommandQueue } from "../../domain/node/command-delivery.ts";
 import type { CommandRecord } from "../../domain/node/command-lifecycle.ts";
 import type { EpochMs, SagaWait } from "../../domain/node/node.ts";
 import { assertSize } from "../shared/limits.ts";
 import { jsonColumn, sagaWaitSchema } from "./columns.ts";
+import { parsePayload } from "./command-frame.ts";
 
 /** A command's row without its payload, which only a delivery needs. */
 export interface StoredCommand extends CommandRecord {
@@ -118,13 +125,19 @@ export class CommandStore {
         command.position,
       )
       .one();
-    const isSame = row.payload === canonicalJson(request.payload) && row.idempotency_key === request.idempotencyKey;
-    return { command, isSame };
+    const [asked, stored] = [request.payload, parsePayload(row.payload)].map(withoutSealed).map(canonicalJson);
+    return { command, isSame: asked === stored && row.idempotency_key === request.idempotencyKey };
   }
 
   payload(commandId: string): string {
     return this.#sql.exec<{ payload: string }>("SELECT payload FROM commands WHERE command_id = ?", commandId).one()
       .payload;
+  }
+
+  /** Nothing that was sealed for the agent outlives its command. */
+  wipeSealed({ commandId, position }: StoredCommand): void {
+    const wiped = canonicalJson(withoutSealed(parsePayload(this.payload(commandId))));
+    this.#sql.exec("UPDATE commands SET payload = ? WHERE position = ?", wiped, position);
   }
 
   save(command: StoredCommand): void {

@@ -8,12 +8,12 @@ import type { LivenessSettings } from "../../domain/node/command-liveness.ts";
 import type { SagaWait } from "../../domain/node/node.ts";
 import { isTerminal } from "../../domain/node/transition.ts";
 import type { NodeChange } from "./change.ts";
-import { assertDeliverable, commandFrame, parsePayload } from "./command-frame.ts";
+import { assertDeliverable, commandMessageOf, parsePayload } from "./command-frame.ts";
 import type { CommandPulse } from "./command-pulse.ts";
 import { type CommandStore, type StoredCommand, toCommandView } from "./command-store.ts";
-import { cancelFrame } from "./frames.ts";
+import { cancelBody } from "./control-frames.ts";
+import type { ControlVoice } from "./control-voice.ts";
 import type { SagaEvent } from "./saga-events.ts";
-import type { NodeSockets } from "./sockets.ts";
 import type { NodeRecord, NodeStore } from "./store.ts";
 import type { NodeWatch } from "./watch.ts";
 
@@ -29,7 +29,7 @@ const PROGRESS_ROW_MS = 2_000;
 interface CommandParts {
   readonly store: NodeStore;
   readonly commands: CommandStore;
-  readonly sockets: NodeSockets;
+  readonly voice: ControlVoice;
   readonly watch: NodeWatch;
   readonly pulse: CommandPulse;
   /** Stores the event until the saga's engine has taken it. */
@@ -141,8 +141,17 @@ export class NodeCommands {
 
   /** The node has ended, and its agents with it. */
   endAll(change: NodeChange): void {
-    for (const command of this.#parts.commands.open()) {
-      const message = "The node has ended.";
+    this.#endOpen(change, this.#parts.commands.open(), "The node has ended.");
+  }
+
+  /** Another installation takes this one's place: what was asked of it is no longer done. */
+  endOf(change: NodeChange, generation: number): void {
+    const own = this.#parts.commands.open().filter((command) => command.generation === generation);
+    this.#endOpen(change, own, "superseded by another installation");
+  }
+
+  #endOpen(change: NodeChange, open: readonly StoredCommand[], message: string): void {
+    for (const command of open) {
       const next = this.#apply(change, command, { kind: "superseded", message });
       this.#apply(change, next, { kind: "failed", failure: "cancelled", code: null, message });
     }
@@ -171,16 +180,19 @@ export class NodeCommands {
     }
     const remainingMs = Math.max(0, command.expiresAt - change.at);
     const payload = parsePayload(this.#parts.commands.payload(commandId));
-    this.#toAgent(change, command.generation, () => commandFrame(commandId, payload, remainingMs));
+    const message = commandMessageOf(commandId, payload, remainingMs);
+    const { nodeId } = change.node.birth;
+    this.#toAgent(change, command.generation, (socket) => this.#parts.voice.command(socket, nodeId, message));
   }
 
   #sendCancel(change: NodeChange, command: StoredCommand): void {
-    this.#toAgent(change, command.generation, () => cancelFrame(command.commandId));
+    const body = cancelBody(command.commandId);
+    this.#toAgent(change, command.generation, (socket) => this.#parts.voice.tell(socket, body));
   }
 
-  #toAgent(change: NodeChange, generation: number, frame: () => ReturnType<typeof cancelFrame>): void {
+  #toAgent(change: NodeChange, generation: number, say: (socket: WebSocket) => void): void {
     const session = this.#parts.watch.session(this.#parts.store.installation(generation));
-    if (session !== null) change.afterwards(() => this.#parts.sockets.send(session.socket, frame()));
+    if (session !== null) change.afterwards(() => say(session.socket));
   }
 
   #apply(change: NodeChange, command: StoredCommand, signal: CommandSignal): StoredCommand {
@@ -189,6 +201,7 @@ export class NodeCommands {
     const next: StoredCommand = { ...command, ...moved };
     if (isMinorProgress(command, next)) return next;
     this.#parts.commands.save(next);
+    if (isEnded(next.state) && next.type === "INJECT_KEYS") this.#parts.commands.wipeSealed(next);
     if (next.state === command.state) return next;
     change.emit(changed(next));
     if (isEnded(next.state) && next.notify !== null) this.#tell(next, next.notify);

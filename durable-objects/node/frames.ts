@@ -1,19 +1,17 @@
-import { create, fromBinary } from "@bufbuild/protobuf";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { type ErrorCode, isErrorCode, OrreryError } from "../../domain/errors.ts";
+import { type ErrorCode, isErrorCode } from "../../domain/errors.ts";
 import type { CommandProgressView } from "../../domain/node/command.ts";
 import type { FailureKind } from "../../domain/node/command-lifecycle.ts";
 import { endpointsOf } from "../../domain/node/endpoints.ts";
-import type { EpochMs, SyncStatus } from "../../domain/node/node.ts";
+import type { SyncStatus } from "../../domain/node/node.ts";
 import {
-  type AgentMessage,
-  AgentMessageSchema,
-  type ControlMessage,
-  ControlMessageSchema,
+  AgentBodySchema,
+  OpeningSchema,
   FailureKind as ProtoFailureKind,
   SyncStatus as ProtoSyncStatus,
   type Status,
 } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { exact, identifier, malformed, parse } from "./wire.ts";
 
 export interface AgentStatus {
   readonly syncStatus: SyncStatus;
@@ -21,18 +19,8 @@ export interface AgentStatus {
   readonly detail: string;
 }
 
-/** An agent's frame in our own words, with every text cut to size and free of what Postgres cannot store. */
+/** What the agent says within a session in our own words, with every text cut to size and free of what Postgres cannot store. */
 export type AgentFrame =
-  | {
-      readonly kind: "hello";
-      readonly protocolVersion: number;
-      readonly installationId: string;
-      readonly generation: number;
-      readonly sessionEpoch: number;
-      readonly agentVersion: string;
-      readonly runningCommandIds: readonly string[];
-      readonly status: AgentStatus | null;
-    }
   | { readonly kind: "beat"; readonly runningCommandIds: readonly string[] }
   | { readonly kind: "status"; readonly status: AgentStatus }
   | { readonly kind: "acknowledged"; readonly commandId: string }
@@ -54,44 +42,39 @@ export type AgentFrame =
       readonly code: ErrorCode | null;
       readonly message: string;
     }
+  /** The answer to a Probe. */
+  | { readonly kind: "alive" }
+  | { readonly kind: "tampering"; readonly code: ErrorCode; readonly message: string; readonly transport: string }
   /** A newer protocol's message: proof of life, nothing more. */
   | { readonly kind: "unknown" };
 
-const MAX = { id: 100, word: 200, sentence: 2_000, entries: 64, running: 32 } as const;
+/** How an agent is when its session begins. */
+export interface AgentOpening {
+  readonly agentVersion: string;
+  readonly runningCommandIds: readonly string[];
+  readonly status: AgentStatus | null;
+}
+
+const MAX = { word: 200, sentence: 2_000, entries: 64, running: 32 } as const;
+
+/** @throws malformed_frame */
+export function decodeOpening(bytes: Uint8Array): AgentOpening {
+  if (bytes.byteLength > DEFAULTS.agent.openingBytes) throw malformed("the Opening is too large");
+  const { agentVersion, runningCommandIds, status } = parse(OpeningSchema, bytes);
+  return {
+    agentVersion: text(agentVersion, MAX.word),
+    runningCommandIds: running(runningCommandIds),
+    status: status === undefined ? null : toStatus(status),
+  };
+}
 
 /**
- * @throws malformed_frame, frame_too_large
+ * Reads a sealed frame's body.
+ * @throws malformed_frame
  */
-export function decodeFrame(data: ArrayBuffer | string): AgentFrame {
-  if (typeof data === "string") throw malformed("a text frame other than ping");
-  if (data.byteLength > DEFAULTS.agent.maxFrameBytes) {
-    const message = `A frame of ${data.byteLength} bytes is larger than ${DEFAULTS.agent.maxFrameBytes}.`;
-    throw new OrreryError("frame_too_large", message);
-  }
-  return toFrame(parse(new Uint8Array(data)));
-}
-
-function parse(bytes: Uint8Array): AgentMessage {
-  try {
-    return fromBinary(AgentMessageSchema, bytes);
-  } catch (cause) {
-    throw new OrreryError("malformed_frame", "The frame is not a message of the agent's protocol.", {}, { cause });
-  }
-}
-
-function toFrame({ body }: AgentMessage): AgentFrame {
+export function decodeBody(bytes: Uint8Array): AgentFrame {
+  const { body } = parse(AgentBodySchema, bytes);
   switch (body.case) {
-    case "hello":
-      return {
-        kind: "hello",
-        protocolVersion: body.value.protocolVersion,
-        installationId: identifier("installation_id", body.value.installationId),
-        generation: body.value.generation,
-        sessionEpoch: exact("session_epoch", body.value.sessionEpoch),
-        agentVersion: text(body.value.agentVersion, MAX.word),
-        runningCommandIds: running(body.value.runningCommandIds),
-        status: body.value.status === undefined ? null : toStatus(body.value.status),
-      };
     case "beat":
       return { kind: "beat", runningCommandIds: running(body.value.runningCommandIds) };
     case "status":
@@ -125,6 +108,19 @@ function toFrame({ body }: AgentMessage): AgentFrame {
         code: isErrorCode(body.value.code) ? body.value.code : null,
         message: text(body.value.message, MAX.sentence),
       };
+    case "alive":
+      return { kind: "alive" };
+    case "tampering":
+      return {
+        kind: "tampering",
+        // A code of a newer agent is kept where it is read.
+        code: isErrorCode(body.value.code) ? body.value.code : "internal",
+        message: text(
+          isErrorCode(body.value.code) ? body.value.message : `${body.value.code}: ${body.value.message}`,
+          MAX.sentence,
+        ),
+        transport: text(body.value.transport, MAX.word),
+      };
     case undefined:
       return { kind: "unknown" };
   }
@@ -157,16 +153,6 @@ function running(ids: readonly string[]): readonly string[] {
   return ids.map((id) => identifier("running_command_ids", id));
 }
 
-function identifier(field: string, value: string): string {
-  if (/^[A-Za-z0-9._:-]+$/.test(value) && value.length <= MAX.id) return value;
-  throw malformed(`${field} is not an id`);
-}
-
-function exact(field: string, value: bigint): number {
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`${field} is too large`);
-  return Number(value);
-}
-
 function texts(field: string, values: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const entries = Object.entries(values);
   if (entries.length > MAX.entries) throw malformed(`${field} has more than ${MAX.entries} entries`);
@@ -175,30 +161,4 @@ function texts(field: string, values: Readonly<Record<string, string>>): Readonl
 
 function text(value: string, maxLength: number): string {
   return value.replaceAll("\0", "").slice(0, maxLength).toWellFormed();
-}
-
-function malformed(what: string): OrreryError {
-  return new OrreryError("malformed_frame", `The frame is not valid: ${what}.`);
-}
-
-export function welcomeFrame(now: EpochMs): ControlMessage {
-  return create(ControlMessageSchema, {
-    body: {
-      case: "welcome",
-      value: {
-        protocolVersion: DEFAULTS.agent.protocolVersion,
-        beatIntervalMs: DEFAULTS.heartbeat.beatMs,
-        serverTimeMs: BigInt(now),
-      },
-    },
-  });
-}
-
-export function goodbyeFrame(code: ErrorCode, message: string, reconnectAfterMs: number | null): ControlMessage {
-  const reconnect = reconnectAfterMs === null ? {} : { reconnectAfterMs };
-  return create(ControlMessageSchema, { body: { case: "goodbye", value: { code, message, ...reconnect } } });
-}
-
-export function cancelFrame(commandId: string): ControlMessage {
-  return create(ControlMessageSchema, { body: { case: "cancelCommand", value: { commandId } } });
 }

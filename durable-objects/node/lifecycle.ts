@@ -1,28 +1,26 @@
 import { canonicalJson } from "../../domain/canonical-json.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { OrreryError } from "../../domain/errors.ts";
-import type { EpochMs, NodeBirth, NodeProjection, NodeView, SagaWait } from "../../domain/node/node.ts";
+import type { EpochMs, NodeBirth, NodeProjection, NodeView } from "../../domain/node/node.ts";
 import { isTerminal, type TransitionRequest } from "../../domain/node/transition.ts";
 import { now } from "../shared/clock.ts";
 import type { NodeChange, NodeWriter } from "./change.ts";
 import type { NodeCommands } from "./commands.ts";
-import type { SagaEvent } from "./saga-events.ts";
-import type { NodeSockets } from "./sockets.ts";
-import type { InstallationRecord, NodeRecord, NodeStore } from "./store.ts";
+import type { NodeInstallations } from "./installations.ts";
+import type { NodeRecord, NodeStore } from "./store.ts";
 import type { NodeWatch } from "./watch.ts";
 
 interface LifecycleParts {
   readonly store: NodeStore;
-  readonly sockets: NodeSockets;
   readonly writer: NodeWriter;
   readonly watch: NodeWatch;
   readonly commands: NodeCommands;
-  readonly tellSaga: (event: SagaEvent) => void;
+  readonly installations: NodeInstallations;
   /** When commands or sagas need the object next; the heartbeat's own alarm moves with every beat and is left out. */
   readonly nextDue: () => EpochMs | null;
 }
 
-/** Birth, states, installations and end of a node. */
+/** Birth, states and end of a node. */
 export class NodeLifecycle {
   readonly #parts: LifecycleParts;
 
@@ -40,18 +38,6 @@ export class NodeLifecycle {
     if (canonicalJson(existing.birth) === canonicalJson(birth)) return;
     const message = "The node was created from other facts.";
     throw new OrreryError("incarnation_conflict", message, { incarnation: existing.incarnation });
-  }
-
-  /** @throws node_ended, node_terminating */
-  expectInstallation(change: NodeChange, generation: number, notify: SagaWait | null): void {
-    const { store, watch } = this.#parts;
-    const existing = store.installation(generation);
-    if (existing === null) refuseNewInstallation(change.node);
-    const installation = existing ?? expected(generation, this.#statusFor(generation));
-    const isConnected = watch.session(installation) !== null;
-    const readyWait = notify === null || isConnected ? installation.readyWait : notify;
-    if (existing === null || readyWait !== existing.readyWait) store.saveInstallation({ ...installation, readyWait });
-    if (notify !== null && isConnected) this.#parts.tellSaga({ wait: notify, payload: { generation } });
   }
 
   isAgentReady(generation: number): boolean {
@@ -72,8 +58,7 @@ export class NodeLifecycle {
   }
 
   view(node: NodeRecord): NodeView {
-    const installations = this.#parts.store.installations().map((installation) => this.#installationView(installation));
-    return { ...this.projection(node), birth: node.birth, installations };
+    return { ...this.projection(node), birth: node.birth, installations: this.#parts.installations.views() };
   }
 
   projection(node: NodeRecord): NodeProjection {
@@ -127,56 +112,12 @@ export class NodeLifecycle {
   /** Whoever waits for a command or an agent is woken at once, sees the state and unwinds. */
   #beginTermination(change: NodeChange): void {
     this.#parts.commands.supersedeAll(change);
-    for (const installation of this.#parts.store.installations()) this.#releaseWait(installation);
+    const { store, installations } = this.#parts;
+    for (const installation of store.installations()) installations.releaseWait(installation);
   }
 
   #end(change: NodeChange): void {
-    const { commands, store, sockets } = this.#parts;
-    commands.endAll(change);
-    for (const installation of store.installations()) {
-      this.#releaseWait(installation);
-      store.saveInstallation({ ...installation, status: "revoked", connectedAt: null, readyWait: null });
-    }
-    change.afterwards(() => {
-      for (const { socket } of sockets.all()) sockets.dismiss(socket, "agent_revoked", "The node has ended.", null);
-    });
+    this.#parts.commands.endAll(change);
+    this.#parts.installations.revokeAll(change);
   }
-
-  #releaseWait(installation: InstallationRecord): void {
-    const { readyWait, generation } = installation;
-    if (readyWait === null) return;
-    this.#parts.tellSaga({ wait: readyWait, payload: { generation } });
-    this.#parts.store.saveInstallation({ ...installation, readyWait: null });
-  }
-
-  #statusFor(generation: number): "active" | "candidate" {
-    const active = this.#parts.store.activeInstallation();
-    return active !== null && active.generation < generation ? "candidate" : "active";
-  }
-
-  #installationView(installation: InstallationRecord) {
-    const { installationId, generation, status, sessionEpoch, agentVersion } = installation;
-    const connected = this.#parts.watch.session(installation) !== null;
-    const lastBeatAt = this.#parts.watch.lastBeatAt(installation);
-    return { installationId, generation, status, sessionEpoch, connected, lastBeatAt, agentVersion };
-  }
-}
-
-function expected(generation: number, status: "active" | "candidate"): InstallationRecord {
-  return {
-    generation,
-    status,
-    installationId: null,
-    sessionEpoch: 0,
-    agentVersion: null,
-    connectedAt: null,
-    lastBeatAt: null,
-    refusedAt: null,
-    readyWait: null,
-  };
-}
-
-function refuseNewInstallation({ state }: NodeRecord): void {
-  if (isTerminal(state)) throw new OrreryError("node_ended", `The node has ended as ${state}.`);
-  if (state === "terminating") throw new OrreryError("node_terminating", "The node is being terminated.");
 }

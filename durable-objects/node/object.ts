@@ -1,5 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import { OrreryError } from "../../domain/errors.ts";
+import type { EnrolmentClaim } from "../../domain/identity/enrolment.ts";
 import type { CommandRequest, CommandView } from "../../domain/node/command.ts";
 import type {
   NodeBirth,
@@ -12,7 +13,7 @@ import type {
 import { isTerminal } from "../../domain/node/transition.ts";
 import { now } from "../shared/clock.ts";
 import { hasSchema, migrate } from "../shared/migrations.ts";
-import type { NodeContract } from "./contract.ts";
+import type { EnrolmentOutcome, NodeContract } from "./contract.ts";
 import { assemble, type NodeParts } from "./parts.ts";
 import { NODE_MIGRATIONS } from "./schema.ts";
 import type { NodeRecord } from "./store.ts";
@@ -48,8 +49,21 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
 
   async expectInstallation(generation: number, notify: SagaWait | null): Promise<void> {
     await this.#open();
-    this.#parts.writer.commit((change) => this.#parts.lifecycle.expectInstallation(change, generation, notify));
+    this.#parts.writer.commit(({ node }) => this.#parts.installations.expect(generation, node.state, notify));
     await this.#parts.clock.arm();
+  }
+
+  async enroll(claim: EnrolmentClaim): Promise<EnrolmentOutcome> {
+    await this.#open();
+    const outcome = this.#parts.writer.commit((change) => this.#parts.installations.enroll(change, claim));
+    await this.#parts.clock.arm();
+    return outcome;
+  }
+
+  async replaceInstallation(generation: number, notify: SagaWait | null): Promise<NodeView> {
+    await this.#open();
+    this.#parts.writer.commit((change) => this.#parts.installations.replace(change, generation, notify));
+    return this.#armedView();
   }
 
   async isAgentReady(generation: number): Promise<boolean> {
@@ -125,14 +139,14 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
     await this.#ready();
     if (!hasSchema(this.ctx.storage.sql)) return Response.json({ code: "node_not_found" }, { status: 404 });
     this.#noticeGapAtStart();
-    const response = this.#parts.session.accept(request);
+    const response = this.#parts.connections.accept(this.#parts.store.node(), request);
     await this.#parts.clock.arm();
     return response;
   }
 
   override async webSocketMessage(socket: WebSocket, data: ArrayBuffer | string): Promise<void> {
     await this.#open();
-    this.#parts.session.onMessage(socket, data);
+    this.#parts.connections.onMessage(this.#node(), socket, data);
     await this.#parts.clock.arm();
   }
 
@@ -140,7 +154,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   override async webSocketClose(socket: WebSocket): Promise<void> {
     await this.#ready();
     this.#parts.sockets.close(socket, "closed by the agent");
-    this.#parts.session.onClose(socket);
+    this.#parts.connections.onClose(socket);
     this.#noticeGapAtStart();
     await this.#parts.clock.arm();
   }

@@ -9,6 +9,11 @@ import { NodeWriter } from "./change.ts";
 import { CommandPulse } from "./command-pulse.ts";
 import { CommandStore } from "./command-store.ts";
 import { LIVENESS, NodeCommands } from "./commands.ts";
+import { NodeConnections } from "./connections.ts";
+import { NodeContention } from "./contention.ts";
+import { ControlVoice } from "./control-voice.ts";
+import { NodeHandshake } from "./handshake.ts";
+import { NodeInstallations } from "./installations.ts";
 import { NodeLifecycle } from "./lifecycle.ts";
 import { type SagaEvent, sagaEventKey } from "./saga-events.ts";
 import { NodeSession } from "./session.ts";
@@ -40,15 +45,20 @@ export function assemble(ctx: DurableObjectState, env: Env) {
     clock.schedule("saga_event", sagaEventKey(event.wait), now(), JSON.stringify(event));
   };
   const pulse = new CommandPulse(store, commandStore, watch, { ...LIVENESS, ...DEFAULTS.command });
-  const commands = new NodeCommands({ store, commands: commandStore, sockets, watch, pulse, tellSaga });
-  const session = new NodeSession({ store, sockets, writer, watch, commands, pulse, tellSaga });
-  const timerParts = { store, writer, watch, session, commands, pulse, outbox, pokeReader, env };
+  const voice = new ControlVoice(env, sockets);
+  const commands = new NodeCommands({ store, commands: commandStore, voice, watch, pulse, tellSaga });
+  const installations = new NodeInstallations({ store, sockets, voice, watch, commands, tellSaga });
+  const session = new NodeSession({ store, sockets, voice, writer, watch, commands, pulse, tellSaga });
+  const contention = new NodeContention({ store, sockets, voice, writer, session, installations });
+  const handshake = new NodeHandshake({ store, sockets, voice, writer, watch, session, contention, installations });
+  const connections = new NodeConnections({ sockets, voice, writer, handshake, contention, session, installations });
+  const timerParts = { store, writer, watch, handshake, contention, commands, pulse, outbox, pokeReader, env };
   const clock: AlarmClock<NodeTimerKind> = new AlarmClock(storage, timerHandlers(timerParts), () =>
     derivedTimers(timerParts),
   );
   const nextDue = () => earliest(clock);
-  const lifecycle = new NodeLifecycle({ store, sockets, writer, watch, commands, tellSaga, nextDue });
-  return { store, outbox, sockets, watch, writer, commands, session, clock, lifecycle };
+  const lifecycle = new NodeLifecycle({ store, writer, watch, commands, installations, nextDue });
+  return { store, outbox, sockets, watch, writer, commands, installations, connections, clock, lifecycle };
 }
 
 /** What a sweep should see as overdue: neither the heartbeat, which moves with each beat, nor the reading of the outbox. */

@@ -39,5 +39,9 @@ async function hasEnded(instance: WorkflowInstance): Promise<boolean> {
 }
 
 function workflows(env: Env): Readonly<Record<SagaWait["workflow"], Workflow>> {
-  return { "provision-node": env.PROVISION_NODE, "terminate-node": env.TERMINATE_NODE };
+  return {
+    "provision-node": env.PROVISION_NODE,
+    "terminate-node": env.TERMINATE_NODE,
+    "reenroll-node": env.REENROLL_NODE,
+  };
 }

@@ -72,4 +72,14 @@ export const NODE_MIGRATIONS: readonly Migration[] = [
       "CREATE INDEX commands_open_idx ON commands (state, position) WHERE ended_at IS NULL",
     ],
   },
+  {
+    id: "006_identity",
+    statements: [
+      "ALTER TABLE installations ADD COLUMN signing_key TEXT",
+      "ALTER TABLE installations ADD COLUMN sealing_key TEXT",
+      "ALTER TABLE installations ADD COLUMN enrolled_at INTEGER",
+      "ALTER TABLE installations ADD COLUMN refusals TEXT NOT NULL DEFAULT '{}'",
+      "ALTER TABLE installations DROP COLUMN refused_at",
+    ],
+  },
 ];

@@ -1,11 +1,7 @@
-import { toBinary } from "@bufbuild/protobuf";
-import type { ErrorCode } from "../../domain/errors.ts";
 import type { EpochMs } from "../../domain/node/node.ts";
-import { type ControlMessage, ControlMessageSchema } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { stampedAt } from "../shared/clock.ts";
 import { errorText, log } from "../shared/log.ts";
 import { type Attachment, type OpenAttachment, readAttachment } from "./attachment.ts";
-import { goodbyeFrame } from "./frames.ts";
 
 export interface AgentSocket<A extends Attachment = Attachment> {
   readonly socket: WebSocket;
@@ -34,6 +30,11 @@ export class NodeSockets {
     return this.#attached().filter(({ socket }) => socket.readyState === WebSocket.OPEN);
   }
 
+  /** The same of one generation. */
+  of(generation: number): readonly AgentSocket[] {
+    return this.#attached(generationTag(generation)).filter(({ socket }) => socket.readyState === WebSocket.OPEN);
+  }
+
   /** The socket of the installation's present session, if it is still open. */
   session(generation: number, sessionEpoch: number): AgentSocket<OpenAttachment> | null {
     return this.#sessions(generation, sessionEpoch).find(({ socket }) => socket.readyState === WebSocket.OPEN) ?? null;
@@ -48,21 +49,6 @@ export class NodeSockets {
   lastBeatAt({ socket, attachment }: AgentSocket<OpenAttachment>): EpochMs {
     const answered = this.#ctx.getWebSocketAutoResponseTimestamp(socket);
     return answered === null ? attachment.heardAt : Math.max(attachment.heardAt, stampedAt(answered));
-  }
-
-  /** A frame that cannot be sent is not lost: the ack wait and the next session repeat what matters. */
-  send(socket: WebSocket, message: ControlMessage): void {
-    try {
-      socket.send(toBinary(ControlMessageSchema, message));
-    } catch (thrown) {
-      log("warn", "frame not sent", { frame: message.body.case ?? "none", error: errorText(thrown) });
-    }
-  }
-
-  /** Says why, then closes. Without `reconnectAfterMs` the agent must stay away. */
-  dismiss(socket: WebSocket, code: ErrorCode, message: string, reconnectAfterMs: number | null): void {
-    this.send(socket, goodbyeFrame(code, message, reconnectAfterMs));
-    this.close(socket, code);
   }
 
   close(socket: WebSocket, reason: string): void {

@@ -33,8 +33,12 @@ export interface InstallationRecord {
   readonly connectedAt: EpochMs | null;
   /** The newest beat when a session last ended; newer ones are on the socket. */
   readonly lastBeatAt: EpochMs | null;
-  /** When another agent was last refused in its name. */
-  readonly refusedAt: EpochMs | null;
+  /** Its public keys, 64 hex digits each; null until it has enrolled. */
+  readonly signingKey: string | null;
+  readonly sealingKey: string | null;
+  readonly enrolledAt: EpochMs | null;
+  /** When agents were last refused in its name, by code. */
+  readonly refusals: Readonly<Record<string, EpochMs>>;
   readonly readyWait: SagaWait | null;
 }
 
@@ -92,7 +96,10 @@ const installationRow = z
     agent_version: z.string().nullable(),
     connected_at: z.number().nullable(),
     last_beat_at: z.number().nullable(),
-    refused_at: z.number().nullable(),
+    signing_key: z.string().nullable(),
+    sealing_key: z.string().nullable(),
+    enrolled_at: z.number().nullable(),
+    refusals: jsonColumn(z.record(z.string(), z.number())),
     ready_wait: jsonColumn(sagaWaitSchema).nullable(),
   })
   .transform(
@@ -104,7 +111,10 @@ const installationRow = z
       agentVersion: row.agent_version,
       connectedAt: row.connected_at,
       lastBeatAt: row.last_beat_at,
-      refusedAt: row.refused_at,
+      signingKey: row.signing_key,
+      sealingKey: row.sealing_key,
+      enrolledAt: row.enrolled_at,
+      refusals: row.refusals,
       readyWait: row.ready_wait,
     }),
   );
@@ -159,7 +169,8 @@ export class NodeStore {
   saveInstallation(installation: InstallationRecord): void {
     this.#sql.exec(
       "INSERT OR REPLACE INTO installations (generation, status, installation_id, session_epoch, agent_version," +
-        " connected_at, last_beat_at, refused_at, ready_wait) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " connected_at, last_beat_at, signing_key, sealing_key, enrolled_at, refusals, ready_wait)" +
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       installation.generation,
       installation.status,
       installation.installationId,
@@ -167,7 +178,10 @@ export class NodeStore {
       installation.agentVersion,
       installation.connectedAt,
       installation.lastBeatAt,
-      installation.refusedAt,
+      installation.signingKey,
+      installation.sealingKey,
+      installation.enrolledAt,
+      JSON.stringify(installation.refusals),
       installation.readyWait === null ? null : JSON.stringify(installation.readyWait),
     );
   }

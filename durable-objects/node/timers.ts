@@ -8,19 +8,21 @@ import type { Outbox } from "../shared/outbox.ts";
 import type { NodeWriter } from "./change.ts";
 import type { CommandPulse } from "./command-pulse.ts";
 import type { NodeCommands } from "./commands.ts";
+import type { NodeContention } from "./contention.ts";
+import type { NodeHandshake } from "./handshake.ts";
 import { sagaEventSchema, sendSagaEvent } from "./saga-events.ts";
-import type { NodeSession } from "./session.ts";
 import type { NodeStore } from "./store.ts";
 import type { NodeWatch } from "./watch.ts";
 
 /** Everything that a node does at a time; stored rows name these kinds, so they are never renamed. */
-export type NodeTimerKind = "heartbeat" | "greeting" | "commands" | "outbox" | "saga_event";
+export type NodeTimerKind = "heartbeat" | "greeting" | "contention" | "commands" | "outbox" | "saga_event";
 
 interface TimerParts {
   readonly store: NodeStore;
   readonly writer: NodeWriter;
   readonly watch: NodeWatch;
-  readonly session: NodeSession;
+  readonly handshake: NodeHandshake;
+  readonly contention: NodeContention;
   readonly commands: NodeCommands;
   readonly pulse: CommandPulse;
   readonly outbox: Outbox<NodeEventBody>;
@@ -29,25 +31,31 @@ interface TimerParts {
 }
 
 /** Timers that follow from what the node knows, so that they need no row. */
-export function derivedTimers({ store, watch, session, pulse, outbox }: TimerParts): readonly Timer<NodeTimerKind>[] {
+export function derivedTimers(parts: TimerParts): readonly Timer<NodeTimerKind>[] {
+  const { store, watch, handshake, contention, pulse, outbox } = parts;
   const node = store.node();
-  if (node === null || node.storageRemoved) return [];
+  if (node === null) return [];
+  // Hosts that knock at a node which has ended are greeted too, so that they can hear of it.
+  const greeting = timer("greeting", handshake.deadline());
+  if (node.storageRemoved) return greeting;
   const time = now();
   const oldest = outbox.oldestAt();
   const unread = oldest === null ? null : oldest + DEFAULTS.node.outboxPatienceMs;
   return [
     ...timer("heartbeat", lookAt(watch.decide(node, time), time)),
-    ...timer("greeting", session.greetingDeadline()),
+    ...greeting,
+    ...timer("contention", contention.deadline()),
     ...timer("commands", pulse.nextLookAt(time)),
     ...timer("outbox", unread),
   ];
 }
 
 export function timerHandlers(parts: TimerParts): Readonly<Record<NodeTimerKind, TimerHandler>> {
-  const { writer, watch, session, commands, store } = parts;
+  const { writer, watch, handshake, contention, commands, store } = parts;
   return {
     heartbeat: derived(() => writer.commit((change) => watch.evaluate(change))),
-    greeting: derived(() => session.closeSilentConnections()),
+    greeting: derived(() => handshake.closeSilentConnections()),
+    contention: derived(() => contention.settle()),
     commands: derived(() => writer.commit((change) => commands.tick(change))),
     outbox: {
       source: "derived",

@@ -124,6 +124,7 @@ describe("a command", () => {
     await node.stub.enqueueCommand(node.request("c2"));
     expect(await node.stub.cancelCommand("c2", "key:me")).toMatchObject({ state: "sent", cancelRequested: true });
     await agent.until(() => agent.last("cancelCommand") !== undefined);
+    await agent.leave();
     const second = await TestAgent.join(node.stub, 2);
     await second.until(() => second.last("cancelCommand") !== undefined);
     expect(second.delivered()).toEqual([]);
@@ -137,7 +138,7 @@ describe("a command", () => {
     await node.stub.enqueueCommand(node.request("c1"));
     agent.acknowledge("c1");
     await expect.poll(() => stateOf(node, "c1")).toBe("acknowledged");
-    agent.socket.close(1000, "killed");
+    await agent.leave();
     const back = await TestAgent.join(node.stub, 2);
     await back.until(() => back.delivered().length === 1);
     back.fail("c1", 2, "the agent stopped in the middle");
@@ -145,6 +146,7 @@ describe("a command", () => {
     back.complete("c1");
     await back.ping();
     expect(await node.stub.command("c1")).toMatchObject({ state: "interrupted", code: "command_interrupted" });
+    await back.leave();
     const third = await TestAgent.join(node.stub, 3);
     expect(third.delivered()).toEqual([]);
   });

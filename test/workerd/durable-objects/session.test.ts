@@ -3,7 +3,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { beforeEach, describe, it } from "vitest";
 import { DEFAULTS } from "../../../domain/defaults.ts";
-import { AgentMessageSchema } from "../../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { AgentBodySchema, AgentMessageSchema } from "../../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { SYNCED, TestAgent } from "./test-agent.ts";
 import { TestClock } from "./test-clock.ts";
 import { muteQueue, TestNode } from "./test-node.ts";
@@ -14,18 +14,12 @@ beforeEach(() => {
   muteQueue();
 });
 
-async function goodbye(agent: TestAgent) {
-  await agent.until(() => agent.closed !== null);
-  const value = agent.last("goodbye")?.value;
-  return { code: value?.code, reconnects: value?.reconnectAfterMs !== undefined };
-}
-
 describe("a session", () => {
   it("begins with a Hello that is welcomed, and its endpoints and sync status are the node's", async ({ expect }) => {
     const node = await TestNode.syncing();
     const status = { ...SYNCED, endpoints: { rpc: "http://127.0.0.1:8545" } };
     const agent = await TestAgent.join(node.stub, 7, { status });
-    expect(agent.last("welcome")?.value).toMatchObject({ protocolVersion: 1, beatIntervalMs: 10_000 });
+    expect(agent.last("welcome")?.value).toMatchObject({ protocolVersion: 2, beatIntervalMs: 10_000 });
     expect(await node.stub.view()).toMatchObject({
       state: "healthy",
       syncStatus: "synced",
@@ -56,63 +50,41 @@ describe("a session", () => {
     await evictDurableObject(node.stub);
     await clock.forward(1);
     await node.ringAlarm();
-    expect(await goodbye(agent)).toEqual({ code: "malformed_frame", reconnects: true });
-  });
-
-  it("of a half-open connection is taken over by a higher epoch, and the older socket closes", async ({ expect }) => {
-    const node = await TestNode.syncing();
-    const first = await TestAgent.join(node.stub, 1);
-    const second = await TestAgent.join(node.stub, 2);
-    await first.until(() => first.closed !== null);
-    expect(first.last("goodbye")).toBeUndefined();
-    await second.ping();
-    const view = await node.stub.view();
-    expect(view.installations).toMatchObject([{ sessionEpoch: 2, connected: true }]);
-    expect(await node.eventsOf("agent_disconnected")).toEqual([]);
-  });
-
-  it("in an equal or lower epoch is a clone's: refused, recorded, and the present one goes on", async ({ expect }) => {
-    const node = await TestNode.syncing();
-    const present = await TestAgent.join(node.stub, 5);
-    for (const epoch of [5, 4, 0]) {
-      const clone = await TestAgent.dial(node.stub);
-      clone.hello(epoch);
-      expect(await goodbye(clone)).toEqual({ code: "agent_conflict", reconnects: false });
-    }
-    expect(present.closed).toBeNull();
-    expect(await node.eventsOf("agent_refused")).toMatchObject([{ code: "agent_conflict" }]);
-    expect(await node.stub.isAgentReady(1)).toBe(true);
-  });
-
-  it("of another installation for the same generation is refused as agent_conflict", async ({ expect }) => {
-    const node = await TestNode.syncing();
-    await TestAgent.join(node.stub, 1);
-    const copy = await TestAgent.dial(node.stub);
-    copy.hello(99, { installationId: "33333333-3333-4333-8333-333333333333" });
-    expect(await goodbye(copy)).toEqual({ code: "agent_conflict", reconnects: false });
+    await agent.until(() => agent.closed !== null);
+    expect(agent.closed).toMatchObject({ reason: "malformed_frame" });
   });
 
   it("is refused to hosts that do not belong to the node (any more), and to other protocols", async ({ expect }) => {
     const node = await TestNode.syncing();
-    const early = await TestAgent.dial(node.stub, 2);
-    expect(await goodbye(early)).toEqual({ code: "no_installation", reconnects: true });
-    const other = await TestAgent.dial(node.stub);
-    other.hello(1, { protocolVersion: 9 });
-    expect(await goodbye(other)).toEqual({ code: "agent_protocol_unsupported", reconnects: true });
+    const early = await TestAgent.dial(node.stub, 1, { generation: 2 });
+    early.hello(1, { generation: 2 });
+    expect(await early.goodbye()).toEqual({ code: "no_installation", reconnects: true });
+    for (const protocolVersion of [1, 9]) {
+      const other = await TestAgent.dial(node.stub);
+      other.hello(1, { protocolVersion });
+      expect(await other.goodbye()).toEqual({ code: "agent_protocol_unsupported", reconnects: true });
+    }
     const agent = await TestAgent.join(node.stub, 1);
     await node.stub.transition("terminating", "terminate_saga", null);
     expect(agent.closed).toBeNull();
     await node.stub.transition("terminated", "terminate_saga", null);
-    expect(await goodbye(agent)).toEqual({ code: "agent_revoked", reconnects: false });
-    const late = await TestAgent.dial(node.stub);
-    expect(await goodbye(late)).toEqual({ code: "agent_revoked", reconnects: false });
+    expect(await agent.goodbye()).toEqual({ code: "agent_revoked", reconnects: false });
+    const late = await TestAgent.knock(node.stub, 2);
+    expect(await late.goodbye()).toEqual({ code: "agent_revoked", reconnects: false });
+    await node.drain();
+    await node.drain();
+    expect((await node.stub.view()).installations).toEqual([]);
+    const later = await TestAgent.knock(node.stub, 3);
+    expect(await later.goodbye()).toEqual({ code: "agent_revoked", reconnects: false });
   });
 
   it("needs an upgrade request and a node", async ({ expect }) => {
     const node = await TestNode.born();
     expect((await node.stub.fetch("http://orrery.test/session")).status).toBe(426);
     const nobody = new TestNode();
-    const headers = { Upgrade: "websocket", "Orrery-Generation": "1" };
+    const upgrade = { Upgrade: "websocket" };
+    expect((await node.stub.fetch("http://orrery.test/session", { headers: upgrade })).status).toBe(400);
+    const headers = { ...upgrade, "Orrery-Generation": "1", "Orrery-Installation": "i", "Orrery-Epoch": "1" };
     expect((await nobody.stub.fetch("http://orrery.test/session", { headers })).status).toBe(404);
     expect(await nobody.sql("SELECT name FROM sqlite_master WHERE name NOT LIKE '\\_cf%' ESCAPE '\\'")).toEqual([]);
   });
@@ -120,41 +92,44 @@ describe("a session", () => {
   it("survives unknown messages and fields of a newer protocol", async ({ expect }) => {
     const node = await TestNode.syncing();
     const agent = await TestAgent.join(node.stub, 1);
-    agent.socket.send(new Uint8Array([0xfa, 0x3f, 0x03, 1, 2, 3]));
-    const beat = toBinary(AgentMessageSchema, create(AgentMessageSchema, { body: { case: "status", value: SYNCED } }));
-    agent.socket.send(new Uint8Array([...beat, 0xfa, 0x3f, 0x01, 9]));
+    agent.sendMessage({ case: "sealed", value: agent.seal(new Uint8Array([0xfa, 0x3f, 0x03, 1, 2, 3])) });
+    const status = create(AgentBodySchema, { body: { case: "status", value: SYNCED } });
+    const body = new Uint8Array([...toBinary(AgentBodySchema, status), 0xfa, 0x3f, 0x01, 9]);
+    const message = create(AgentMessageSchema, { body: { case: "sealed", value: agent.seal(body) } });
+    agent.socket.send(new Uint8Array([...toBinary(AgentMessageSchema, message), 0xfa, 0x3f, 0x01, 9]));
     await expect.poll(async () => (await node.stub.view()).state).toBe("healthy");
     expect(agent.closed).toBeNull();
   });
 });
 
 describe("a bad frame", () => {
-  const valid = toBinary(
-    AgentMessageSchema,
-    create(AgentMessageSchema, { body: { case: "commandAcknowledged", value: { commandId: "c1" } } }),
-  );
-  const cases: readonly [string, string | Uint8Array, string][] = [
-    ["garbage", new Uint8Array([0xff, 0xff, 0xff, 0xff, 0xff]), "malformed_frame"],
-    ["a truncated frame", valid.slice(0, valid.length - 1), "malformed_frame"],
-    ["text that is no ping", "hello?", "malformed_frame"],
-    ["an oversized frame", new Uint8Array(256 * 1024 + 1), "frame_too_large"],
-    [
-      "an id that is none",
-      toBinary(
-        AgentMessageSchema,
-        create(AgentMessageSchema, { body: { case: "commandAcknowledged", value: { commandId: "../\0" } } }),
-      ),
-      "malformed_frame",
-    ],
+  const acknowledged = (commandId: string) =>
+    toBinary(AgentBodySchema, create(AgentBodySchema, { body: { case: "commandAcknowledged", value: { commandId } } }));
+  const cases: readonly [string, (agent: TestAgent) => string | Uint8Array | null, string][] = [
+    ["garbage", () => new Uint8Array([0xff, 0xff, 0xff, 0xff, 0xff]), "malformed_frame"],
+    ["text that is no ping", () => "hello?", "malformed_frame"],
+    ["a ping that is not the text", () => new Uint8Array([0x22, 0]), "malformed_frame"],
+    ["an oversized frame", () => new Uint8Array(256 * 1024 + 1), "frame_too_large"],
+    ["sealed garbage", sealed(new Uint8Array([0xff, 0xff, 0xff, 0xff, 0xff])), "malformed_frame"],
+    ["a truncated body", sealed(acknowledged("c1").slice(0, -1)), "malformed_frame"],
+    ["an id that is none", sealed(acknowledged("../\0")), "malformed_frame"],
   ];
+
+  function sealed(body: Uint8Array) {
+    return (agent: TestAgent) => {
+      agent.sendMessage({ case: "sealed", value: agent.seal(body) });
+      return null;
+    };
+  }
 
   for (const [name, frame, code] of cases) {
     it(`${name} ends the session with ${code} and changes nothing`, async ({ expect }) => {
       const node = await TestNode.syncing();
       const agent = await TestAgent.join(node.stub, 1);
       const before = await node.stub.view();
-      agent.socket.send(frame);
-      expect(await goodbye(agent)).toEqual({ code, reconnects: true });
+      const raw = frame(agent);
+      if (raw !== null) agent.socket.send(raw);
+      expect(await agent.goodbye()).toEqual({ code, reconnects: true });
       const after = await node.stub.view();
       expect({ state: after.state, syncStatus: after.syncStatus }).toEqual({
         state: before.state,
@@ -168,11 +143,12 @@ describe("a bad frame", () => {
   it("before the Hello, or a second Hello, ends the session", async ({ expect }) => {
     const node = await TestNode.syncing();
     const hasty = await TestAgent.dial(node.stub);
-    hasty.beat();
-    expect(await goodbye(hasty)).toEqual({ code: "malformed_frame", reconnects: true });
+    hasty.sendMessage({ case: "proof", value: {} });
+    await hasty.until(() => hasty.closed !== null);
+    expect(hasty.closed).toMatchObject({ reason: "malformed_frame" });
     const twice = await TestAgent.join(node.stub, 1);
     twice.hello(2);
-    expect(await goodbye(twice)).toEqual({ code: "malformed_frame", reconnects: true });
+    expect(await twice.goodbye()).toEqual({ code: "malformed_frame", reconnects: true });
   });
 
   it("of any bytes is either ignored or refused with a code, and never breaks the node", async ({ expect }) => {
@@ -186,7 +162,7 @@ describe("a bad frame", () => {
         agent.socket.send("ping");
         await agent.until(() => agent.closed !== null || agent.texts.length > 0);
         if (agent.closed !== null) expect(agent.last("goodbye")?.value.code).toBe("malformed_frame");
-        agent.socket.close(1000, "done");
+        await agent.leave();
       }),
       { numRuns: 40 },
     );
@@ -212,12 +188,12 @@ describe("a bad frame", () => {
     const node = await TestNode.syncing();
     const mad = await TestAgent.join(node.stub, 1);
     for (let sent = 0; sent < 5_000; sent += 1) mad.status(sent % 2 === 0 ? 2 : 3);
-    expect(await goodbye(mad)).toEqual({ code: "rate_limited", reconnects: true });
+    expect(await mad.goodbye()).toEqual({ code: "rate_limited", reconnects: true });
     expect((await node.stub.view()).stateVersion).toBeLessThan(DEFAULTS.agent.framesPerWindow + 10);
 
     const again = await TestAgent.join(node.stub, 2);
     again.status(4);
-    expect(await goodbye(again)).toEqual({ code: "rate_limited", reconnects: true });
+    expect(await again.goodbye()).toEqual({ code: "rate_limited", reconnects: true });
 
     await clock.forward(DEFAULTS.agent.frameWindowMs);
     const calm = await TestAgent.join(node.stub, 3);

@@ -187,10 +187,8 @@ export class Fleet implements AsyncDisposable {
 
   async #dial(hostId: string, { nodeId, generation }: Boot["request"]["agent"]): Promise<void> {
     try {
-      const agent = await TestAgent.dial(stubOf(nodeId), generation);
-      this.#agents.set(hostId, agent);
       this.#epoch += 1;
-      agent.hello(this.#epoch, { generation });
+      this.#agents.set(hostId, await TestAgent.knock(stubOf(nodeId), this.#epoch, { generation }));
     } catch {
       // The object is being evicted under the test; the next turn dials again.
     }
