@@ -1,8 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdirSync } from "node:fs";
 import type { Platform } from "../domain/chain/scope.ts";
-import { DEFAULTS } from "../domain/defaults.ts";
 import { OrreryError } from "../domain/errors.ts";
 import { CommandExecutor } from "./commands/executor.ts";
 import type { Logger } from "./log.ts";
@@ -13,13 +11,15 @@ import { DataDir } from "./recipe/data-dir.ts";
 import type { RuntimeAdapter } from "./runtime/adapter.ts";
 import { ProcessAdapter } from "./runtime/process.ts";
 import { SystemdAdapter, systemctl } from "./runtime/systemd.ts";
-import { reconnectDelayMs } from "./session/backoff.ts";
-import type { AgentMessageInit, ControlBody } from "./session/frames.ts";
-import { Session, type SessionEnd, sessionUrl } from "./session/session.ts";
+import { SessionKeeper } from "./session/keeper.ts";
+import type { OpeningInit } from "./session/messages.ts";
 import type { AgentSettings } from "./settings.ts";
 import { CommandRecord } from "./state/command-record.ts";
 import { AgentIdentity } from "./state/identity.ts";
 import { lockDirectory } from "./state/lock.ts";
+import { readToken } from "./state/token.ts";
+import { Trust } from "./state/trust.ts";
+import { waysFor } from "./transport/ways.ts";
 import { AGENT_VERSION } from "./version.ts";
 
 const PROCESS_SETTLE_MS = 1_000;
@@ -31,14 +31,12 @@ export type AgentEnd =
 
 /** The ops-agent: keeps a session with the node's object, executes its commands and tells it how the chain node is. */
 export class Agent {
-  readonly #settings: AgentSettings;
   readonly #log: Logger;
-  readonly #identity: AgentIdentity;
   readonly #node: ChainNode;
   readonly #executor: CommandExecutor;
   readonly #probe: Probe;
+  readonly #keeper: SessionKeeper;
   readonly #stopped = new AbortController();
-  #session: Session | null = null;
 
   /**
    * Takes the directories, reads what earlier agents left, and watches the chain node again.
@@ -56,10 +54,9 @@ export class Agent {
   }
 
   constructor(settings: AgentSettings, log: Logger, dataDir: DataDir) {
-    this.#settings = settings;
     this.#log = log;
     const { state_dir: stateDir, timing } = settings;
-    this.#identity = new AgentIdentity(stateDir, randomUUID);
+    const identity = new AgentIdentity(stateDir, { newId: randomUUID, newKey: () => randomBytes(32) });
     const record = new CommandRecord(stateDir);
     this.#probe = new Probe({ everyMs: timing.probe_ms, onChange: () => this.#sendStatus(), log });
     this.#node = new ChainNode({
@@ -71,14 +68,30 @@ export class Agent {
       advertiseHost: settings.advertise_host,
       runtime: runtimeFor(settings, log),
       probe: this.#probe,
+      sealingSecretKey: () => identity.sealingSecretKey(),
     });
     this.#executor = new CommandExecutor({
       record,
       interpret: interpretFor(this.#node),
-      send: (message) => this.#send(message),
+      send: (body) => this.#keeper.send(body),
       log,
       now: () => performance.now(),
       stallCheckMs: timing.stall_check_ms,
+    });
+    this.#keeper = new SessionKeeper({
+      nodeId: settings.node_id,
+      generation: settings.generation,
+      identity,
+      trust: new Trust(stateDir, settings.control_keys),
+      ways: waysFor(settings, log),
+      nodeToken: () => readToken(settings.token_file),
+      opening: () => this.#opening(),
+      runningIds: () => this.#executor.runningIds(),
+      onCommand: (command) => this.#executor.receive(command),
+      onCancel: ({ commandId }) => this.#executor.cancel(commandId),
+      reconnectMaxMs: timing.reconnect_max_ms,
+      returnMs: timing.return_ms,
+      log,
     });
   }
 
@@ -94,21 +107,11 @@ export class Agent {
   /** Holds sessions, one after the other, until it is stopped or refused for good. */
   async run(): Promise<AgentEnd> {
     await this.#probe.firstLook();
-    let failures = 0;
-    while (!this.#stopped.signal.aborted) {
-      const since = performance.now();
-      const end = await this.#hold();
-      if (this.#stopped.signal.aborted) break;
-      if (end.kind === "goodbye" && end.reconnectAfterMs === null) {
-        await this.#executor.stop();
-        this.#probe.stop();
-        return { kind: "refused", code: end.code, message: end.message };
-      }
-      const wasGood = end.welcomed && performance.now() - since > DEFAULTS.heartbeat.beatMs;
-      failures = wasGood ? 0 : failures + 1;
-      await this.#pause(end, failures);
-    }
-    return { kind: "stopped" };
+    const refusal = await this.#keeper.run();
+    if (refusal === null) return { kind: "stopped" };
+    await this.#executor.stop();
+    this.#probe.stop();
+    return { kind: "refused", code: refusal.code, message: refusal.message };
   }
 
   /** Ends the session and what runs in the agent; the chain node goes on without it. */
@@ -116,72 +119,19 @@ export class Agent {
     this.#probe.stop();
     await this.#executor.stop();
     this.#stopped.abort();
-    this.#session?.close();
+    await this.#keeper.stop();
   }
 
-  /** One session, or why there could be none: a disk that is full for a while must not end the agent. */
-  async #hold(): Promise<SessionEnd> {
-    try {
-      return await this.#converse();
-    } catch (error) {
-      this.#log.error({ err: error }, "no session could be started");
-      return { kind: "lost", welcomed: false, reason: "no session could be started" };
-    }
-  }
-
-  /** One session, from the raised epoch to its end. */
-  async #converse(): Promise<SessionEnd> {
-    const settings = this.#settings;
-    const sessionEpoch = BigInt(this.#identity.raiseEpoch());
-    const session = new Session({
-      url: sessionUrl(settings.control_url, settings.node_id),
-      headers: {
-        authorization: `Bearer ${readToken(settings.token_file)}`,
-        "orrery-generation": String(settings.generation),
-      },
-      hello: () => this.#hello(sessionEpoch),
-      runningIds: () => this.#executor.runningIds(),
-      onMessage: (body) => this.#take(body),
-      onWelcome: () => this.#log.info({ session_epoch: Number(sessionEpoch) }, "session established"),
-      log: this.#log,
-    });
-    this.#session = session;
-    const end = await session.ended;
-    this.#session = null;
-    this.#log.info({ session_epoch: Number(sessionEpoch), ...end }, "session ended");
-    return end;
-  }
-
-  async #pause(end: SessionEnd, failures: number): Promise<void> {
-    const asked = end.kind === "goodbye" ? (end.reconnectAfterMs ?? 0) : 0;
-    const jitter = reconnectDelayMs(failures, this.#settings.timing.reconnect_max_ms, Math.random());
-    await delay(asked + jitter, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
-  }
-
-  #hello(sessionEpoch: bigint): AgentMessageInit {
-    const value = {
-      protocolVersion: DEFAULTS.agent.protocolVersion,
-      installationId: this.#identity.installationId,
-      generation: this.#settings.generation,
-      sessionEpoch,
+  #opening(): OpeningInit {
+    return {
       agentVersion: AGENT_VERSION,
       runningCommandIds: [...this.#executor.runningIds()],
       status: this.#probe.status(),
     };
-    return { body: { case: "hello", value } };
-  }
-
-  #take(body: ControlBody): void {
-    if (body.case === "command") this.#executor.receive(body.value);
-    if (body.case === "cancelCommand") this.#executor.cancel(body.value.commandId);
   }
 
   #sendStatus(): void {
-    this.#send({ body: { case: "status", value: this.#probe.status() } });
-  }
-
-  #send(message: AgentMessageInit): void {
-    this.#session?.send(message);
+    this.#keeper.send({ body: { case: "status", value: this.#probe.status() } });
   }
 }
 
@@ -191,20 +141,6 @@ function runtimeFor(settings: AgentSettings, log: Logger): RuntimeAdapter {
   }
   const { unit_dir: unitDir, user } = settings.systemd;
   return new SystemdAdapter({ unitDir, user: user ?? null, systemctl, log });
-}
-
-/** @throws configuration_invalid */
-function readToken(file: string): string {
-  const invalid = (problem: string, cause?: unknown) =>
-    new OrreryError("configuration_invalid", `token_file: ${file} ${problem}.`, {}, { cause });
-  let token: string;
-  try {
-    token = readFileSync(file, "utf8").trim();
-  } catch (cause) {
-    throw invalid("cannot be read", cause);
-  }
-  if (!/^[!-~]{1,512}$/.test(token)) throw invalid("must hold the node token alone");
-  return token;
 }
 
 /** @throws configuration_invalid */

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { parseSettings } from "../domain/config.ts";
 import { DEFAULTS } from "../domain/defaults.ts";
 import { OrreryError } from "../domain/errors.ts";
+import { controlKeySchema } from "./state/trust.ts";
 
 const milliseconds = z.int().min(1).max(3_600_000);
 const portName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, "must be the name of a port");
@@ -13,6 +14,24 @@ const portName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, "must be the 
 const settingsSchema = z.strictObject({
   /** The control plane's base URL; http(s) becomes ws(s) for the session. */
   control_url: z.url({ protocol: /^https?$/, error: "must be an http:// or https:// URL" }),
+  /** The way that is tried first; without one the agent connects directly. */
+  bridge: z
+    .strictObject({
+      url: z.url({ protocol: /^grpcs?$/, error: "must be a grpc:// or grpcs:// URL" }),
+      /** Unary calls are for networks that break streams. */
+      mode: z.enum(["stream", "unary"]).default("stream"),
+      /** For grpcs: who may have signed the bridge's certificate; absent means the system's authorities. */
+      ca_file: z.string().min(1).optional(),
+      /** For grpcs with mutual TLS: the agent's certificate and its key. */
+      cert_file: z.string().min(1).optional(),
+      key_file: z.string().min(1).optional(),
+    })
+    .refine(({ cert_file, key_file }) => (cert_file === undefined) === (key_file === undefined), {
+      error: "cert_file and key_file go together",
+    })
+    .optional(),
+  /** The control plane's keys that are believed at first; its sessions tell of later ones. */
+  control_keys: z.array(controlKeySchema).max(8).default([]),
   node_id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9-]{0,63}$/, "must be a node's id"),
   generation: z.coerce.number().pipe(z.int().min(1)),
   /** Holds the node token and nothing else; read again before every connection. */
@@ -40,6 +59,8 @@ const settingsSchema = z.strictObject({
   timing: z
     .strictObject({
       reconnect_max_ms: milliseconds.default(DEFAULTS.agent.reconnectMaxMs),
+      /** On the direct way, the bridge is tried again after this long. */
+      return_ms: milliseconds.default(DEFAULTS.agent.returnMs),
       probe_ms: milliseconds.default(DEFAULTS.agent.probeMs),
       stall_check_ms: milliseconds.default(DEFAULTS.command.agentStallCheckMs),
     })
@@ -47,6 +68,7 @@ const settingsSchema = z.strictObject({
 });
 
 export type AgentSettings = z.output<typeof settingsSchema>;
+export type BridgeSettings = NonNullable<AgentSettings["bridge"]>;
 
 const FLAGS = {
   config: { type: "string" },
@@ -90,12 +112,21 @@ export function loadSettings(argv: readonly string[]): AgentSettings | null {
     state_dir: resolve(base, settings.state_dir),
     data_dir: resolve(base, settings.data_dir),
   };
+  const bridge = settings.bridge === undefined ? {} : { bridge: withPaths(settings.bridge, base) };
   for (const name of ["state_dir", "token_file"] as const) {
     // Chain files may write anywhere in the data directory.
     if (!`${paths[name]}/`.startsWith(`${paths.data_dir}/`)) continue;
     throw new OrreryError("configuration_invalid", `${name} must not be inside data_dir (${paths.data_dir}).`);
   }
-  return { ...settings, ...paths };
+  return { ...settings, ...paths, ...bridge };
+}
+
+function withPaths(bridge: BridgeSettings, base: string): BridgeSettings {
+  const files = (["ca_file", "cert_file", "key_file"] as const).flatMap((name) => {
+    const file = bridge[name];
+    return file === undefined ? [] : [[name, resolve(base, file)] as const];
+  });
+  return { ...bridge, ...Object.fromEntries(files) };
 }
 
 function parseFlags(argv: readonly string[]) {

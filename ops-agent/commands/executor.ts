@@ -1,7 +1,7 @@
 import { type ErrorCode, OrreryError, toErrorData } from "../../domain/errors.ts";
 import { type Command, CommandType, FailureKind } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { Logger } from "../log.ts";
-import type { AgentMessageInit } from "../session/frames.ts";
+import type { AgentBodyInit } from "../session/messages.ts";
 import type { CommandRecord, FailedKind, Outcome } from "../state/command-record.ts";
 import { type CommandContext, commandTypeName, type Interpret, type Work } from "./handlers.ts";
 import { ProgressReporter } from "./progress.ts";
@@ -9,7 +9,7 @@ import { ProgressReporter } from "./progress.ts";
 export interface ExecutorOptions {
   readonly record: CommandRecord;
   readonly interpret: Interpret;
-  readonly send: (message: AgentMessageInit) => void;
+  readonly send: (body: AgentBodyInit) => void;
   readonly log: Logger;
   /** Milliseconds that only go forward. */
   readonly now: () => number;

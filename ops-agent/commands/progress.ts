@@ -1,6 +1,6 @@
 import { DEFAULTS } from "../../domain/defaults.ts";
 import type { StepProgress } from "../recipe/runner.ts";
-import type { AgentMessageInit } from "../session/frames.ts";
+import type { AgentBodyInit } from "../session/messages.ts";
 import { StallWatch } from "./stall.ts";
 
 /** Progress within a step is told at most this often. */
@@ -8,7 +8,7 @@ const EVERY_MS = 1_000;
 
 export interface ProgressReporterOptions {
   readonly commandId: string;
-  readonly send: (message: AgentMessageInit) => void;
+  readonly send: (body: AgentBodyInit) => void;
   readonly stallCheckMs: number;
   readonly now: () => number;
 }

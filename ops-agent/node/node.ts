@@ -23,6 +23,8 @@ export interface ChainNodeOptions {
   readonly advertiseHost: string;
   readonly runtime: RuntimeAdapter;
   readonly probe: Probe;
+  /** X25519, 32 bytes: opens what was sealed to this installation. Not to be written to. */
+  readonly sealingSecretKey: () => Uint8Array;
 }
 
 const DOWNLOAD_RETRY_MS = 1_000;

@@ -1,3 +1,5 @@
+import { DEFAULTS } from "../../domain/defaults.ts";
+
 const BASE_MS = 500;
 
 /**
@@ -9,4 +11,12 @@ const BASE_MS = 500;
 export function reconnectDelayMs(failures: number, maxMs: number, random: number): number {
   const cap = Math.min(maxMs, BASE_MS * 2 ** Math.min(failures, 20));
   return Math.floor(random * cap);
+}
+
+/**
+ * How long to wait after a session was lost that had been established. So were, perhaps, those of the whole fleet, at
+ * the same moment: the first attempts are spread evenly.
+ */
+export function spreadDelayMs(maxMs: number, random: number): number {
+  return Math.floor(random * Math.min(maxMs, DEFAULTS.agent.reconnectSpreadMs));
 }

@@ -1,102 +1,143 @@
-import { type RawData, WebSocket } from "ws";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import type { Goodbye, Welcome } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { toErrorData } from "../../domain/errors.ts";
+import type { ControlKey } from "../../domain/identity/control-key.ts";
+import type {
+  CancelCommand,
+  Command,
+  ControlMessage,
+  Goodbye,
+  Sealed,
+  SignedChallenge,
+  Welcome,
+} from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { Logger } from "../log.ts";
-import { type AgentMessageInit, agentFrame, type ControlBody, parseFrame } from "./frames.ts";
+import type { Transport, TransportEnd, TransportHandlers } from "../transport/way.ts";
+import type { Handshake } from "./handshake.ts";
+import type { AgentBodyInit, ControlWord, OpeningInit } from "./messages.ts";
+import { SealedChannel } from "./sealing.ts";
+import { isTampering, type TamperingCode } from "./tampering.ts";
 
-const WELCOME_MS = 10_000;
+/** Long enough for a connection, a handshake, and the wait while the edge asks the session that it has. */
+const WELCOME_MS = 2 * DEFAULTS.bridge.openMs + DEFAULTS.agent.holderAnswerMs;
 const DEAD_AFTER_BEATS = 3;
 
-/** How a session ended. */
-export type SessionEnd =
-  | { readonly kind: "lost"; readonly welcomed: boolean; readonly reason: string }
-  | {
-      readonly kind: "goodbye";
-      readonly welcomed: boolean;
-      readonly code: string;
-      readonly message: string;
-      readonly reconnectAfterMs: number | null;
-    };
+type Ending =
+  | ({ readonly kind: "lost" } & TransportEnd)
+  | { readonly kind: "closed"; readonly reason: string }
+  | { readonly kind: "tampered"; readonly code: TamperingCode; readonly reason: string }
+  | { readonly kind: "goodbye"; readonly goodbye: Goodbye };
+/** How a session ended. A goodbye is believed: the control plane said it. */
+export type SessionEnd = { readonly welcomed: boolean } & Ending;
 
 export interface SessionOptions {
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly hello: () => AgentMessageInit;
+  readonly connect: (handlers: TransportHandlers) => Transport;
+  readonly handshake: Handshake;
+  readonly opening: () => OpeningInit;
   readonly runningIds: () => readonly string[];
-  readonly onMessage: (body: ControlBody) => void;
-  readonly onWelcome: () => void;
+  readonly onCommand: (command: Command) => void;
+  readonly onCancel: (cancel: CancelCommand) => void;
+  readonly onWelcome: (welcome: Welcome) => void;
   readonly log: Logger;
 }
 
 /**
- * One connection to the control plane: Hello, Welcome, then beats until either side goes.
- * A peer that answers nothing over three beats is dead, whatever the socket says.
+ * One session with the node's object: Hello, Challenge, Proof, Welcome, then beats until either side goes.
+ * Whatever is not authentically the control plane's has no effect but the session's end.
+ * A peer that answers nothing over three beats is dead, whatever the connection says.
  */
 export class Session {
   readonly ended: Promise<SessionEnd>;
   readonly #options: SessionOptions;
-  readonly #socket: WebSocket;
-  readonly #end: (end: SessionEnd) => void;
+  readonly #transport: Transport;
+  readonly #resolve: (end: SessionEnd) => void;
+  #channel: SealedChannel | null = null;
+  #controlKey: ControlKey | null = null;
   #welcomed = false;
-  /** Beats since anything was heard. Beats, not time: when it was we who slept, the answers wait in the socket. */
+  #isEnded = false;
+  /** Beats since anything was heard. Beats, not time: when it was we who slept, the answers wait in the connection. */
   #unanswered = 0;
   #timer: NodeJS.Timeout;
-  #refusal: string | null = null;
 
   constructor(options: SessionOptions) {
     this.#options = options;
     const { promise, resolve } = Promise.withResolvers<SessionEnd>();
     this.ended = promise;
-    this.#end = resolve;
-    this.#socket = new WebSocket(options.url, {
-      headers: { ...options.headers },
-      handshakeTimeout: WELCOME_MS,
-      maxPayload: DEFAULTS.agent.maxFrameBytes,
-      perMessageDeflate: false,
+    this.#resolve = resolve;
+    this.#timer = setTimeout(() => this.#lose("no Welcome came in time"), WELCOME_MS);
+    this.#transport = options.connect({
+      onMessage: (message) => this.#receive(message),
+      onEnd: (end) => this.#finish({ kind: "lost", ...end }),
     });
-    this.#timer = setTimeout(() => this.#lose("no Welcome came in time"), 2 * WELCOME_MS);
-    this.#socket.on("open", () => this.#socket.send(agentFrame(options.hello())));
-    this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    this.#socket.on("error", (error) => this.#lose(this.#refusal ?? error.message));
-    this.#socket.on("close", (code) => this.#lose(this.#refusal ?? `closed with code ${code}`));
-    this.#socket.on("unexpected-response", (_request, response) => {
-      response.resume();
-      this.#lose(`refused with HTTP status ${response.statusCode}`);
-    });
+    this.#transport.send({ body: { case: "hello", value: options.handshake.hello } });
   }
 
-  /** Sends a frame when there is a welcomed session; what is lost is asked for again by redelivery. */
-  send(message: AgentMessageInit): void {
-    if (this.#welcomed && this.#socket.readyState === WebSocket.OPEN) this.#socket.send(agentFrame(message));
+  /** Says something when there is a welcomed session; what is lost is asked for again by redelivery. */
+  send(body: AgentBodyInit): void {
+    if (!this.#welcomed || this.#isEnded || this.#channel === null) return;
+    this.#transport.send(this.#channel.seal(body));
   }
 
-  close(): void {
-    this.#socket.close(1000);
-    this.#finish({ kind: "lost", welcomed: this.#welcomed, reason: "the agent stops" });
+  /** Ends the session from our side, once what was said before has gone out. */
+  async close(reason: string): Promise<void> {
+    if (this.#isEnded) return;
+    const closed = this.#transport.close();
+    this.#stop();
+    await closed;
+    this.#resolve({ kind: "closed", welcomed: this.#welcomed, reason });
   }
 
-  #receive(data: RawData, isBinary: boolean): void {
+  #receive(message: ControlMessage): void {
+    if (this.#isEnded) return;
     this.#unanswered = 0;
-    if (!isBinary) return;
-    const frame = parseFrame(toBytes(data));
-    if (!frame.ok) {
-      this.#options.log.warn({ reason: frame.reason }, "ignored a frame that cannot be read");
+    try {
+      this.#take(message);
+    } catch (error) {
+      const { code, message: reason } = toErrorData(error);
+      if (isTampering(code)) {
+        this.#finish({ kind: "tampered", code, reason });
+        return;
+      }
+      this.#options.log.error({ err: error }, "a frame could not be taken");
+      this.#lose("a frame could not be taken");
+    }
+  }
+
+  #take({ body }: ControlMessage): void {
+    if (body.case === "challenge") this.#prove(body.value);
+    else if (body.case === "sealed") this.#open(body.value);
+    else if (body.case === "goodbye") this.#leave(this.#options.handshake.refusal(body.value));
+  }
+
+  /** Only the first challenge is answered: the session's keys are made once. */
+  #prove(challenge: SignedChallenge): void {
+    if (this.#channel !== null) return;
+    const { opening, signature, keys, controlKey } = this.#options.handshake.prove(challenge, this.#options.opening());
+    this.#channel = new SealedChannel(keys);
+    this.#controlKey = controlKey;
+    this.#transport.send({ body: { case: "proof", value: { opening, signature } } });
+  }
+
+  #open(sealed: Sealed): void {
+    if (this.#channel === null) {
+      this.#finish({ kind: "tampered", code: "frame_out_of_order", reason: "A sealed frame came before a challenge." });
       return;
     }
-    if (frame.body.case === "welcome") this.#welcome(frame.body.value);
-    else if (frame.body.case === "goodbye") this.#goodbye(frame.body.value);
-    else this.#options.onMessage(frame.body);
+    const word = this.#channel.open(sealed);
+    if (word === null) this.#options.log.warn("ignored a message that this agent does not know");
+    else this.#hear(word);
   }
 
-  #goodbye({ code, message, reconnectAfterMs }: Goodbye): void {
-    this.#finish({
-      kind: "goodbye",
-      welcomed: this.#welcomed,
-      code,
-      message,
-      reconnectAfterMs: reconnectAfterMs ?? null,
-    });
-    this.#socket.close(1000);
+  #hear(word: ControlWord): void {
+    if (word.case === "goodbye") this.#leave(word.value);
+    else if (word.case === "welcome") this.#welcome(word.value);
+    else if (this.#welcomed && this.#controlKey !== null) this.#obey(word, this.#controlKey);
+    else this.#lose("the session did not begin with a Welcome");
+  }
+
+  #obey(word: ControlWord, controlKey: ControlKey): void {
+    if (word.case === "command") this.#options.onCommand(this.#options.handshake.command(word.value, controlKey));
+    if (word.case === "cancelCommand") this.#options.onCancel(word.value);
+    if (word.case === "probe") this.send({ body: { case: "alive", value: {} } });
   }
 
   #welcome(welcome: Welcome): void {
@@ -105,11 +146,11 @@ export class Session {
     clearTimeout(this.#timer);
     const beatMs = welcome.beatIntervalMs > 0 ? welcome.beatIntervalMs : DEFAULTS.heartbeat.beatMs;
     this.#timer = setInterval(() => this.#beat(), beatMs);
-    this.#options.onWelcome();
+    this.#options.onWelcome(welcome);
     this.#beat();
   }
 
-  /** A `ping` goes along with a full beat: it is the only frame that the peer answers without waking the node's object. */
+  /** A Ping goes along with a full beat: it is the only frame that the edge answers without waking the node's object. */
   #beat(): void {
     if (this.#unanswered >= DEAD_AFTER_BEATS) {
       this.#lose(`nothing heard for ${DEAD_AFTER_BEATS} beats`);
@@ -118,29 +159,27 @@ export class Session {
     this.#unanswered += 1;
     const runningCommandIds = [...this.#options.runningIds()];
     if (runningCommandIds.length > 0) this.send({ body: { case: "beat", value: { runningCommandIds } } });
-    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send("ping");
+    if (!this.#isEnded) this.#transport.send({ body: { case: "ping", value: {} } });
+  }
+
+  #leave(goodbye: Goodbye): void {
+    this.#finish({ kind: "goodbye", goodbye });
   }
 
   #lose(reason: string): void {
-    this.#refusal ??= reason;
-    this.#finish({ kind: "lost", welcomed: this.#welcomed, reason });
-    this.#socket.terminate();
+    this.#finish({ kind: "lost", reason, reconnectAfterMs: null });
   }
 
-  #finish(end: SessionEnd): void {
+  #finish(ending: Ending): void {
+    if (this.#isEnded) return;
+    this.#stop();
+    this.#transport.abort();
+    this.#resolve({ ...ending, welcomed: this.#welcomed });
+  }
+
+  #stop(): void {
+    this.#isEnded = true;
     clearTimeout(this.#timer);
-    this.#end(end);
+    this.#channel?.forget();
   }
-}
-
-/** The session's address at a control plane. */
-export function sessionUrl(controlUrl: string, nodeId: string): string {
-  const url = new URL(`${controlUrl.replace(/\/+$/, "")}/api/v1/agents/${encodeURIComponent(nodeId)}/session`);
-  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  return url.href;
-}
-
-function toBytes(data: RawData): Uint8Array {
-  if (Array.isArray(data)) return Buffer.concat(data);
-  return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
 }

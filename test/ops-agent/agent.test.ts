@@ -21,9 +21,9 @@ afterEach(async () => {
 });
 
 async function started(): Promise<void> {
-  const hellos = peer.all("hello").length;
+  const known = peer.all("opening").length;
   host.start();
-  await peer.until("hello", () => peer.all("hello").length > hellos);
+  await peer.session(known);
 }
 
 /** A CONFIGURE that lasts, once its program runs. */
@@ -62,17 +62,17 @@ describe("a session", () => {
   it("is held anew after a frame that is too large", async () => {
     await started();
     peer.sendRaw(new Uint8Array(256 * 1024 + 1));
-    await peer.until("another session", () => peer.all("hello").length === 2);
+    await peer.until("another session", () => peer.all("opening").length === 2);
   });
 
   it("is held anew, with a higher epoch, after a cut and when the peer falls silent", async () => {
     await started();
     peer.beatIntervalMs = 200;
     peer.cut();
-    await peer.until("a session after the cut", () => peer.all("hello").length >= 2);
-    const sessions = peer.all("hello").length;
+    await peer.until("a session after the cut", () => peer.all("opening").length >= 2);
+    const sessions = peer.all("opening").length;
     peer.isSilent = true;
-    await peer.until("a session after silence", () => peer.all("hello").length > sessions);
+    await peer.until("a session after silence", () => peer.all("opening").length > sessions);
     const epochs = peer.all("hello").map(({ sessionEpoch }) => sessionEpoch);
     expect(epochs).toEqual([...epochs].sort((a, b) => Number(a - b)));
     expect(new Set(epochs).size).toBe(epochs.length);
@@ -82,7 +82,7 @@ describe("a session", () => {
     await started();
     const since = performance.now();
     peer.send({ case: "goodbye", value: { code: "internal", message: "deploying", reconnectAfterMs: 700 } });
-    await peer.until("another session", () => peer.all("hello").length === 2);
+    await peer.until("another session", () => peer.all("opening").length === 2);
     expect(performance.now() - since).toBeGreaterThanOrEqual(700);
   });
 
@@ -139,12 +139,12 @@ describe("a command", () => {
     expect(host.recipePids()).toEqual([]);
   });
 
-  it("that runs over a reconnect is named in the Hello, acknowledged again, and goes on", async () => {
+  it("that runs over a reconnect is named in the opening, acknowledged again, and goes on", async () => {
     await started();
     await lastingCommand("going on");
     peer.cut();
-    await peer.until("another session", () => peer.all("hello").length === 2);
-    expect(peer.all("hello").at(-1)?.runningCommandIds).toEqual(["going on"]);
+    await peer.until("another session", () => peer.all("opening").length === 2);
+    expect(peer.all("opening").at(-1)?.runningCommandIds).toEqual(["going on"]);
     const before = peer.all("commandAcknowledged").length;
     sendConfigure(peer, "going on", NO_ARTIFACTS, lastingSteps(300));
     await peer.until("another acknowledgement", () => peer.all("commandAcknowledged").length > before);

@@ -28,7 +28,7 @@ async function blockNumber(): Promise<number> {
 }
 
 function lastStatus() {
-  return peer.all("status").at(-1) ?? peer.all("hello").at(-1)?.status;
+  return peer.all("status").at(-1) ?? peer.all("opening").at(-1)?.status;
 }
 
 beforeAll(async () => {
@@ -53,7 +53,7 @@ afterAll(async () => {
 
 describe("a real anvil under a real agent", () => {
   it("is installed by its recipe, started, and reported synced with its address", async () => {
-    await peer.until("hello", () => peer.all("hello").length === 1);
+    await peer.session();
     expect(peer.headers[0]).toMatchObject({ authorization: `Bearer ${TOKEN}`, "orrery-generation": "1" });
     sendConfigure(peer, "configure-1", artifactsUrl);
     expect(await peer.ended("configure-1")).toBe("completed");
@@ -80,15 +80,15 @@ describe("a real anvil under a real agent", () => {
     "outlives an agent ended by %s and is adopted by the next",
     async (signal) => {
       const pids = host.chainPids();
-      const hellos = peer.all("hello").length;
+      const sessions = peer.all("opening").length;
       await host.kill(signal);
       expect(host.chainPids()).toEqual(pids);
       host.start();
-      await peer.until("the next hello", () => peer.all("hello").length === hellos + 1);
+      await peer.session(sessions);
       const [before, after] = peer.all("hello").slice(-2);
       expect(after?.installationId).toBe(before?.installationId);
       expect(after?.sessionEpoch).toBeGreaterThan(before?.sessionEpoch ?? 0n);
-      expect(after?.status?.syncStatus).toBe(SyncStatus.SYNCED);
+      expect(peer.all("opening").at(-1)?.status?.syncStatus).toBe(SyncStatus.SYNCED);
       sendCommand(peer, { id: `start-after-${signal}`, type: CommandType.START });
       expect(await peer.ended(`start-after-${signal}`)).toBe("completed");
       await peer.until("synced", () => lastStatus()?.syncStatus === SyncStatus.SYNCED);
@@ -100,9 +100,9 @@ describe("a real anvil under a real agent", () => {
     const pids = host.chainPids();
     await host.kill("SIGKILL");
     rmSync(join(host.stateDir, "node.pid"));
-    const hellos = peer.all("hello").length;
+    const sessions = peer.all("opening").length;
     host.start();
-    await peer.until("the next hello", () => peer.all("hello").length > hellos);
+    await peer.session(sessions);
     sendCommand(peer, { id: "start-unnoted", type: CommandType.START });
     expect(await peer.ended("start-unnoted")).toBe("completed");
     expect(host.chainPids()).toEqual(pids);
@@ -139,10 +139,10 @@ describe("a real anvil under a real agent", () => {
   });
 
   it("stays stopped when its agent starts again", async () => {
-    const hellos = peer.all("hello").length;
+    const sessions = peer.all("opening").length;
     await host.kill("SIGKILL");
     host.start();
-    await peer.until("the next hello", () => peer.all("hello").length > hellos);
+    await peer.session(sessions);
     expect(host.chainPids()).toEqual([]);
   });
 

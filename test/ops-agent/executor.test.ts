@@ -4,7 +4,7 @@ import { OrreryError } from "../../domain/errors.ts";
 import { CommandExecutor } from "../../ops-agent/commands/executor.ts";
 import type { CommandContext } from "../../ops-agent/commands/handlers.ts";
 import { createLog } from "../../ops-agent/log.ts";
-import type { AgentMessageInit } from "../../ops-agent/session/frames.ts";
+import type { AgentBodyInit } from "../../ops-agent/session/messages.ts";
 import { CommandRecord } from "../../ops-agent/state/command-record.ts";
 import { CommandSchema, CommandType, FailureKind } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { testDirectory } from "./support/directory.ts";
@@ -18,7 +18,7 @@ interface Started {
 
 /** An executor whose commands last until the test ends them. */
 class Bench {
-  readonly sent: AgentMessageInit[] = [];
+  readonly sent: AgentBodyInit[] = [];
   readonly started: Started[] = [];
   readonly executor: CommandExecutor;
   now = 0;

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -7,6 +8,7 @@ import { lockDirectory } from "../../ops-agent/state/lock.ts";
 import { testDirectory } from "./support/directory.ts";
 
 const ID = "11111111-2222-4333-8444-555555555555";
+const MAKE = { newId: () => ID, newKey: () => randomBytes(32) };
 
 function codeOf(action: () => unknown): string | null {
   try {
@@ -20,26 +22,28 @@ function codeOf(action: () => unknown): string | null {
 describe("the agent's identity", () => {
   it("is made once", () => {
     const directory = testDirectory();
-    expect(new AgentIdentity(directory, () => ID).installationId).toBe(ID);
-    expect(new AgentIdentity(directory, () => "another").installationId).toBe(ID);
+    expect(new AgentIdentity(directory, MAKE).installationId).toBe(ID);
+    expect(
+      new AgentIdentity(directory, { ...MAKE, newId: () => "22222222-2222-4333-8444-555555555555" }).installationId,
+    ).toBe(ID);
   });
 
   it("raises the epoch for every attempt, and has it on disk before the attempt", () => {
     const directory = testDirectory();
-    const identity = new AgentIdentity(directory, () => ID);
+    const identity = new AgentIdentity(directory, MAKE);
     expect([identity.raiseEpoch(), identity.raiseEpoch()]).toEqual([1, 2]);
     expect(readFileSync(join(directory, "session-epoch"), "utf8")).toBe("2\n");
-    expect(new AgentIdentity(directory, () => ID).raiseEpoch()).toBe(3);
+    expect(new AgentIdentity(directory, MAKE).raiseEpoch()).toBe(3);
   });
 
   it("is not guessed when what is stored cannot be read", () => {
     const directory = testDirectory();
-    new AgentIdentity(directory, () => ID).raiseEpoch();
+    new AgentIdentity(directory, MAKE).raiseEpoch();
     writeFileSync(join(directory, "session-epoch"), "many");
-    expect(codeOf(() => new AgentIdentity(directory, () => ID))).toBe("configuration_invalid");
+    expect(codeOf(() => new AgentIdentity(directory, MAKE))).toBe("configuration_invalid");
     writeFileSync(join(directory, "session-epoch"), "2");
-    writeFileSync(join(directory, "installation-id"), "");
-    expect(codeOf(() => new AgentIdentity(directory, () => ID))).toBe("configuration_invalid");
+    writeFileSync(join(directory, "installation.json"), "{}");
+    expect(codeOf(() => new AgentIdentity(directory, MAKE))).toBe("configuration_invalid");
   });
 });
 

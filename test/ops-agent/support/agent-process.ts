@@ -5,10 +5,13 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { controlSigners } from "../../../domain/identity/control-key.ts";
 import { CHAIN_MARK, findByEnvironment, RECIPE_MARK } from "../../../ops-agent/runtime/proc.ts";
 
-const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
-export const TOKEN = "a-node-token-that-must-never-be-logged";
+export const MASTER_SECRET = "the-master-secret-of-a-test";
+export const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
+/** Must never be logged. */
+export const TOKEN = "5ec2e7".repeat(11).slice(0, 64);
 
 /** A host in a directory of its own, on which a real agent process is started, killed and started again. */
 export class TestHost {
@@ -16,6 +19,8 @@ export class TestHost {
   readonly dataDir = join(this.directory, "data");
   readonly stateDir = join(this.directory, "state");
   output = "";
+  /** For the runtime itself, for example a module that is loaded first. */
+  nodeFlags: readonly string[] = [];
   #child: ChildProcess | null = null;
 
   constructor(controlUrl: string, extra: Readonly<Record<string, unknown>> = {}) {
@@ -27,6 +32,7 @@ export class TestHost {
       token_file: "token",
       state_dir: "state",
       data_dir: "data",
+      control_keys: pinnedKeys(1),
       timing: { reconnect_max_ms: 300, probe_ms: 100 },
       ...extra,
     };
@@ -39,6 +45,7 @@ export class TestHost {
 
   start(...flags: readonly string[]): void {
     const child = spawn(process.execPath, [
+      ...this.nodeFlags,
       "ops-agent/main.ts",
       "--config",
       join(this.directory, "agent.yaml"),
@@ -82,6 +89,14 @@ export class TestHost {
     for (const pid of [...this.chainPids(), ...this.recipePids()]) process.kill(pid, "SIGKILL");
     rmSync(this.directory, { recursive: true, force: true, maxRetries: 5 });
   }
+}
+
+/** The control keys of a version as agent.yaml names them. */
+export function pinnedKeys(version: number): object[] {
+  return controlSigners(MASTER_SECRET, version).map(({ keyId, publicKey }) => ({
+    key_id: keyId,
+    public_key: Buffer.from(publicKey).toString("hex"),
+  }));
 }
 
 export async function freePort(): Promise<number> {

@@ -12,7 +12,7 @@ export interface Sent {
 const TTL_MS = 60_000;
 
 export function sendCommand(peer: ControlPeer, { id, type, ttlMs = TTL_MS }: Sent): void {
-  peer.send({ case: "command", value: { id, type, remainingTtlMs: BigInt(ttlMs), payload: { case: undefined } } });
+  peer.sendCommand({ id, type, remainingTtlMs: BigInt(ttlMs) });
 }
 
 /** CONFIGURE with the anvil chain, or with another recipe for it. */
@@ -25,25 +25,22 @@ export function sendConfigure(
   values: Readonly<Record<string, string>> = {},
 ): void {
   const recipe = { schema_version: "1.0", chain_profile_id: "anvil", node_type: "full", steps };
-  peer.send({
-    case: "command",
-    value: {
-      id,
-      type: CommandType.CONFIGURE,
-      remainingTtlMs: BigInt(ttlMs),
-      payload: {
-        case: "configure",
-        value: {
-          chain: "anvil",
-          nodeType: "full",
-          contentHash: "sha256:00",
-          // What the test gives as values must be declared, as in any chain.
-          profileYaml: chainFile("profile.yaml").replace("values:", `values:\n${declared(values)}`),
-          runtimeYaml: chainFile("runtime.yaml"),
-          observationYaml: chainFile("observation.yaml"),
-          recipeYaml: steps === undefined ? chainFile("recipes/full.yaml") : stringify(recipe),
-          values: { artifacts_url: artifactsUrl, ...values },
-        },
+  peer.sendCommand({
+    id,
+    type: CommandType.CONFIGURE,
+    remainingTtlMs: BigInt(ttlMs),
+    payload: {
+      case: "configure",
+      value: {
+        chain: "anvil",
+        nodeType: "full",
+        contentHash: "sha256:00",
+        // What the test gives as values must be declared, as in any chain.
+        profileYaml: chainFile("profile.yaml").replace("values:", `values:\n${declared(values)}`),
+        runtimeYaml: chainFile("runtime.yaml"),
+        observationYaml: chainFile("observation.yaml"),
+        recipeYaml: steps === undefined ? chainFile("recipes/full.yaml") : stringify(recipe),
+        values: { artifacts_url: artifactsUrl, ...values },
       },
     },
   });
