@@ -64,7 +64,12 @@ export class ControlVoice {
     const session = readAttachment(socket);
     if (session?.phase !== "open") return;
     const bytes = toBinary(CommandSchema, command);
-    const signer = this.signerFor([session.keyId]);
+    const signer = this.#signers().find(({ keyId }) => keyId === session.keyId);
+    if (signer === undefined) {
+      // Rotated twice within this session: the agent would take our word for a forgery. The next session agrees anew.
+      this.#sockets.close(socket, "the control key was rotated");
+      return;
+    }
     const signature = sign(signer.secretKey, commandMessage({ nodeId, ...session }, bytes));
     this.tell(socket, { case: "command", value: { command: bytes, keyId: signer.keyId, signature } });
   }

@@ -27,17 +27,17 @@ export class NodeSockets {
 
   /** Sockets that can still be written to. */
   all(): readonly AgentSocket[] {
-    return this.#attached().filter(({ socket }) => socket.readyState === WebSocket.OPEN);
+    return attached(this.#ctx.getWebSockets().filter(isOpen));
   }
 
   /** The same of one generation. */
   of(generation: number): readonly AgentSocket[] {
-    return this.#attached(generationTag(generation)).filter(({ socket }) => socket.readyState === WebSocket.OPEN);
+    return attached(this.#ctx.getWebSockets(generationTag(generation)).filter(isOpen));
   }
 
   /** The socket of the installation's present session, if it is still open. */
   session(generation: number, sessionEpoch: number): AgentSocket<OpenAttachment> | null {
-    return this.#sessions(generation, sessionEpoch).find(({ socket }) => socket.readyState === WebSocket.OPEN) ?? null;
+    return this.#sessions(generation, sessionEpoch).find(({ socket }) => isOpen(socket)) ?? null;
   }
 
   /** Whether the runtime still holds the session's socket, be it closing: then its close will be told to us. */
@@ -59,15 +59,8 @@ export class NodeSockets {
     }
   }
 
-  #attached(tag?: string): readonly AgentSocket[] {
-    return this.#ctx.getWebSockets(tag).flatMap((socket) => {
-      const attachment = readAttachment(socket);
-      return attachment === null ? [] : [{ socket, attachment }];
-    });
-  }
-
   #sessions(generation: number, sessionEpoch: number): readonly AgentSocket<OpenAttachment>[] {
-    return this.#attached(generationTag(generation)).flatMap(({ socket, attachment }) => {
+    return attached(this.#ctx.getWebSockets(generationTag(generation))).flatMap(({ socket, attachment }) => {
       if (attachment.phase !== "open" || attachment.sessionEpoch !== sessionEpoch) return [];
       return [{ socket, attachment }];
     });
@@ -79,4 +72,15 @@ const CLOSED_BY_US = 4000;
 
 function generationTag(generation: number): string {
   return `generation:${generation}`;
+}
+
+function isOpen({ readyState }: WebSocket): boolean {
+  return readyState === WebSocket.OPEN;
+}
+
+function attached(sockets: readonly WebSocket[]): readonly AgentSocket[] {
+  return sockets.flatMap((socket) => {
+    const attachment = readAttachment(socket);
+    return attachment === null ? [] : [{ socket, attachment }];
+  });
 }

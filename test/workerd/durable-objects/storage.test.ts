@@ -73,6 +73,34 @@ describe("the steady state", () => {
     expect(counts).toEqual({ rows: 0, alarms: 0 });
   });
 
+  it("begins a session with four rows: installation, node, event and its position; on the way there with none", async ({
+    expect,
+  }) => {
+    const node = await TestNode.syncing();
+    await (await TestAgent.join(node.stub, 1)).leave();
+    const counts = await countWrites(node);
+    const agent = await TestAgent.dial(node.stub, 2);
+    agent.hello(2);
+    agent.opening = null;
+    await agent.until(() => agent.challenge !== null);
+    expect(counts.rows).toBe(0);
+    agent.opening = {};
+    agent.prove();
+    await agent.until(() => agent.last("welcome") !== undefined);
+    expect(counts.rows).toBe(4);
+    const newcomer = await TestAgent.knock(node.stub, 3);
+    await agent.until(() => agent.last("probe") !== undefined);
+    agent.alive();
+    await newcomer.until(() => newcomer.closed !== null);
+    // The copy is told of.
+    expect(counts.rows).toBe(8);
+    await (await TestAgent.knock(node.stub, 4)).until(() => agent.kinds().length === 3);
+    agent.alive();
+    await agent.ping();
+    await node.stub.view();
+    expect(counts.rows).toBe(8);
+  });
+
   it("counts what is written, so that nothing written would be seen", async ({ expect }) => {
     const node = await TestNode.syncing();
     const counts = await countWrites(node);

@@ -62,6 +62,8 @@ export class TestAgent {
   readonly texts: string[] = [];
   /** Whatever it was told that it must not believe. */
   readonly problems: string[] = [];
+  /** Whatever it sent, as bytes. */
+  readonly messages: Uint8Array[] = [];
   closed: { code: number; reason: string } | null = null;
   challenge: SignedChallenge | null = null;
   /** What it sends in answer to a challenge; null leaves the challenge unanswered. */
@@ -147,7 +149,9 @@ export class TestAgent {
 
   /** A frame as it is, sealed or not. */
   sendMessage(body: MessageBody): void {
-    this.socket.send(toBinary(AgentMessageSchema, create(AgentMessageSchema, { body })));
+    const bytes = toBinary(AgentMessageSchema, create(AgentMessageSchema, { body }));
+    this.messages.push(bytes);
+    this.socket.send(bytes);
   }
 
   send(body: AgentBodyInit): void {
