@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { stringify } from "yaml";
 import { z } from "zod";
+import { type AgentExtras, agentYaml, bootstrapSchema } from "./bootstrap.ts";
 import { RunnerError } from "./errors.ts";
 import { Machine } from "./machine.ts";
 import { choosePort } from "./ports.ts";
@@ -12,12 +12,7 @@ export const createHostSchema = z.strictObject({
   tag: z.string().regex(/^[a-zA-Z0-9][a-zA-Z0-9-]{0,127}$/, "must be 1 to 128 letters, digits and -"),
   region: z.string().min(1),
   instanceType: z.string().min(1),
-  agent: z.strictObject({
-    nodeId: z.string().min(1),
-    generation: z.number().int().positive(),
-    controlUrl: z.url(),
-    nodeToken: z.string().min(1),
-  }),
+  agent: bootstrapSchema,
 });
 export type CreateHostRequest = z.output<typeof createHostSchema>;
 
@@ -33,6 +28,12 @@ export interface HostAnswer {
 /** A signal that `agent/kill` accepts. */
 export const agentSignals = ["SIGTERM", "SIGKILL", "SIGINT", "SIGSTOP", "SIGCONT"] as const;
 
+export interface HostsOptions {
+  readonly dataDir: string;
+  readonly agentEntry: string;
+  readonly agentExtras: AgentExtras;
+}
+
 /**
  * The hosts of this machine, each a directory with a real ops-agent in a process group of its own. All that is known is
  * on the disk, so that a runner which was killed knows its hosts again. Work on one host is done one piece at a time.
@@ -40,14 +41,16 @@ export const agentSignals = ["SIGTERM", "SIGKILL", "SIGINT", "SIGSTOP", "SIGCONT
 export class Hosts {
   readonly #records: HostRecords;
   readonly #agentEntry: string;
+  readonly #agentExtras: AgentExtras;
   readonly #hosts = new Map<string, HostRecord>();
   readonly #busy = new Map<string, Promise<unknown>>();
   readonly #ports = new Set<number>();
 
-  constructor(options: { readonly dataDir: string; readonly agentEntry: string }) {
+  constructor(options: HostsOptions) {
     // /proc shows absolute paths, so that is what processes are found by.
     this.#records = new HostRecords(resolve(options.dataDir));
     this.#agentEntry = resolve(options.agentEntry);
+    this.#agentExtras = options.agentExtras;
   }
 
   /** Reads the disk; removes what a killed create left half done and boots what a killed create had not booted yet. */
@@ -99,7 +102,8 @@ export class Hosts {
     this.#ports.add(port);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await writeDurably(join(directory, "node-token"), request.agent.nodeToken, 0o600);
-    await writeDurably(join(directory, "agent.yaml"), agentYaml(directory, request, { rpc: port }), 0o600);
+    const config = agentYaml(directory, request.agent, { rpc: port }, this.#agentExtras);
+    await writeDurably(join(directory, "agent.yaml"), config, 0o600);
     await this.#save({ ...record, ports: { rpc: port } });
     await this.#boot(record.providerHostId);
   }
@@ -200,17 +204,4 @@ function toAnswer(record: HostRecord): HostAnswer {
     status: record.power === "on" ? "running" : "off",
     createdAt: record.createdAt,
   };
-}
-
-function agentYaml(directory: string, request: CreateHostRequest, ports: Readonly<Record<string, number>>): string {
-  return stringify({
-    control_url: request.agent.controlUrl,
-    node_id: request.agent.nodeId,
-    generation: request.agent.generation,
-    token_file: join(directory, "node-token"),
-    state_dir: join(directory, "state"),
-    data_dir: join(directory, "data"),
-    runtime: "process",
-    ports,
-  });
 }

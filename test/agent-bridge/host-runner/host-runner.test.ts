@@ -1,7 +1,8 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it, vi } from "vitest";
+import { parse } from "yaml";
 import { z } from "zod";
 import { TestRunner } from "./runner.ts";
 
@@ -22,7 +23,14 @@ const request = (tag: string) => ({
   tag,
   region: "local",
   instanceType: "process",
-  agent: { nodeId: "0190-node", generation: 1, controlUrl: "http://127.0.0.1:1", nodeToken: "a-node-token" },
+  agent: {
+    nodeId: "0190-node",
+    generation: 1,
+    controlUrl: "http://127.0.0.1:1",
+    bridgeUrl: "grpc://127.0.0.1:1",
+    controlKeys: [{ keyId: "control-1", publicKey: "c0".repeat(32) }],
+    nodeToken: "70".repeat(32),
+  },
 });
 
 async function createHost(runner: TestRunner, tag: string) {
@@ -117,12 +125,32 @@ describe("the host runner", () => {
     const host = hostSchema.parse((await runner.call("POST", "/hosts", request("orrery-a-g1"))).body);
     const directory = join(runner.directory, "hosts", host.providerHostId);
     // It takes its configuration, makes its identity, and asks a control plane that is not there again and again.
-    await vi.waitUntil(() => existsSync(join(directory, "state", "session-epoch")), 10_000);
+    const log = () => readFileSync(join(directory, "agent.log"), "utf8");
+    await vi.waitUntil(() => existsSync(join(directory, "agent.log")) && log().includes("not enrolled"), 10_000);
+    expect(log()).toContain('"way":"bridge"');
+    expect(existsSync(join(directory, "state", "installation.json"))).toBe(true);
     const { agent } = await processesOf(runner, host.providerHostId);
     expect(agent.alive).toBe(true);
     await runner.call("DELETE", `/hosts/${host.providerHostId}`);
     expect(isAlive(agent.pid ?? 0)).toBe(false);
     expect(existsSync(directory)).toBe(false);
+  });
+
+  it("writes what its agent must be told, and the settings that all agents share", async ({ expect }) => {
+    await using runner = await TestRunner.start(undefined, "bridge: { mode: unary }\ntiming: { return_ms: 5000 }\n");
+    const configOf = async (tag: string, bridgeUrl: string | null) => {
+      const asked = { ...request(tag), agent: { ...request(tag).agent, bridgeUrl } };
+      const { providerHostId } = hostSchema.parse((await runner.call("POST", "/hosts", asked)).body);
+      const file = join(runner.directory, "hosts", providerHostId, "agent.yaml");
+      return z.record(z.string(), z.unknown()).parse(parse(readFileSync(file, "utf8")));
+    };
+    expect(await configOf("bridged", "grpc://127.0.0.1:1")).toMatchObject({
+      control_url: "http://127.0.0.1:1",
+      bridge: { url: "grpc://127.0.0.1:1", mode: "unary" },
+      control_keys: [{ key_id: "control-1", public_key: "c0".repeat(32) }],
+      timing: { return_ms: 5000 },
+    });
+    expect(await configOf("direct", null)).not.toHaveProperty("bridge");
   });
 
   it("refuses what carries no token, no JSON, an unknown field or an unknown signal", async ({ expect }) => {

@@ -21,9 +21,13 @@ export class TestRunner implements AsyncDisposable {
     this.url = url;
   }
 
-  static async start(agentEntry = join(import.meta.dirname, "bare-agent.ts")): Promise<TestRunner> {
+  static async start(
+    agentEntry = join(import.meta.dirname, "bare-agent.ts"),
+    agentSettings = "{}",
+  ): Promise<TestRunner> {
     const directory = await mkdtemp(join(tmpdir(), "orrery-runner-"));
     await writeFile(join(directory, "token"), RUNNER_TOKEN, { mode: 0o600 });
+    await writeFile(join(directory, "agents.yaml"), agentSettings);
     const { process, url } = await launch(directory, agentEntry);
     return new TestRunner(directory, process, url);
   }
@@ -68,6 +72,7 @@ export class TestRunner implements AsyncDisposable {
 
 async function launch(directory: string, agentEntry: string) {
   const args = ["--data-dir", directory, "--port", "0", "--token-file", join(directory, "token")];
+  args.push("--agent-settings", join(directory, "agents.yaml"));
   const child = spawn(
     process.execPath,
     [join(ROOT, "agent-bridge/host-runner/main.ts"), ...args, "--agent-entry", agentEntry],

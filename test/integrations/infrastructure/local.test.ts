@@ -9,7 +9,14 @@ const request = {
   tag: "orrery-a-g1",
   region: "local",
   instanceType: "process",
-  agent: { nodeId: "a", generation: 1, controlUrl: "http://127.0.0.1:1", nodeToken: "a-node-token" },
+  agent: {
+    nodeId: "a",
+    generation: 1,
+    controlUrl: "http://127.0.0.1:1",
+    bridgeUrl: null,
+    controlKeys: [],
+    nodeToken: "70".repeat(32),
+  },
 };
 
 async function failureOf(work: Promise<unknown>) {

@@ -7,6 +7,7 @@ import {
   type AgentMessage,
   AgentMessageSchema,
   ControlMessageSchema,
+  type EnrollRequest,
   EnrollRequestSchema,
   type EnrollResponse,
   EnrollResponseSchema,
@@ -49,6 +50,8 @@ export class ControlPeer {
   readonly #server = createServer((request, response) => void this.#answer(request, response));
   readonly #sockets = new WebSocketServer({ noServer: true });
   readonly #waiters = new Set<Waiter>();
+  /** The ways that connections came by, in order. */
+  readonly ways: ("direct" | "bridge")[] = [];
   #current: WebSocket | null = null;
   #side: ControlSide | null = null;
 
@@ -82,10 +85,6 @@ export class ControlPeer {
   get side(): ControlSide {
     if (this.#side === null) throw new Error("There is no connection.");
     return this.#side;
-  }
-
-  set side(side: ControlSide) {
-    this.#side = side;
   }
 
   send(body: ControlBodyInit["body"]): void {
@@ -161,17 +160,24 @@ export class ControlPeer {
   }
 
   #join(socket: WebSocket): void {
-    const side: ControlSide = new ControlSide(this.state, (message) => {
-      for (const passed of this.onFrame(message, side)) {
-        socket.send(toBinary(ControlMessageSchema, create(ControlMessageSchema, passed)));
-      }
-    });
     this.#current = socket;
-    this.#side = side;
+    const side = this.open("direct", (message) => {
+      socket.send(toBinary(ControlMessageSchema, create(ControlMessageSchema, message)));
+    });
     socket.on("message", (data, isBinary) => {
       if (isBinary) this.hear(side, fromBinary(AgentMessageSchema, Buffer.isBuffer(data) ? data : Buffer.alloc(0)));
       else this.hearPing(() => socket.send("pong"));
     });
+  }
+
+  /** The control side of a new connection. */
+  open(way: "direct" | "bridge", deliver: (message: ControlMessageInit) => void): ControlSide {
+    const side: ControlSide = new ControlSide(this.state, (message) => {
+      for (const passed of this.onFrame(message, side)) deliver(passed);
+    });
+    this.ways.push(way);
+    this.#side = side;
+    return side;
   }
 
   hear(side: ControlSide, message: AgentMessage): void {
@@ -191,15 +197,15 @@ export class ControlPeer {
       response.writeHead(404).end();
       return;
     }
-    const answer = this.enrol(body);
+    const answer = this.enrol(fromBinary(EnrollRequestSchema, body));
     if (answer === "nothing") response.destroy();
     else if (answer === null) response.writeHead(401).end('{"code":"agent_unauthenticated"}');
     else response.writeHead(200).end(toBinary(EnrollResponseSchema, answer));
   }
 
-  enrol(body: Uint8Array): EnrolmentAnswer {
+  enrol(request: EnrollRequest): EnrolmentAnswer {
     this.enrolments += 1;
-    const answer = this.onEnrolment(this.state.enrol(fromBinary(EnrollRequestSchema, body)));
+    const answer = this.onEnrolment(this.state.enrol(request));
     this.look();
     return answer;
   }
