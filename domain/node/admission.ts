@@ -118,17 +118,18 @@ export function copyOfHolder(settings: AdmissionSettings): Refusal {
 }
 
 /**
- * Which of the connections on their way have to go when there are more than `seats`: those of the lowest epoch, of them
- * the oldest. Who repeats tickets that it has seen thus never crowds out the agent, whose epoch rises with each attempt.
+ * Which of the connections on their way have to go when there are more than `seats`. Half of the seats are for the
+ * highest epochs, so that who repeats tickets that it has seen never crowds out the agent, whose epoch rises with each
+ * attempt; the others are for the newest, so that who can make tickets of any epoch does not hold them all by sitting.
  */
 export function crowdedOut<T extends { readonly sessionEpoch: number; readonly acceptedAt: EpochMs }>(
   connections: readonly T[],
   seats: number,
 ): readonly T[] {
-  const byClaim = connections.toSorted((one, other) => {
-    return one.sessionEpoch - other.sessionEpoch || one.acceptedAt - other.acceptedAt;
-  });
-  return byClaim.slice(0, Math.max(0, connections.length - seats));
+  const newest = connections.toSorted((one, other) => other.acceptedAt - one.acceptedAt);
+  const byEpoch = newest.toSorted((one, other) => other.sessionEpoch - one.sessionEpoch);
+  const highest = new Set(byEpoch.slice(0, Math.floor(seats / 2)));
+  return newest.filter((each) => !highest.has(each)).slice(seats - highest.size);
 }
 
 /** Whether a refusal is told of: who keeps knocking is told of once in a while for each code, not each time. */

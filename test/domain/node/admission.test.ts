@@ -94,16 +94,23 @@ describe("an epoch", () => {
 describe("the connections on their way", () => {
   const connection = fc.record({ sessionEpoch: fc.nat({ max: 5 }), acceptedAt: fc.nat({ max: 5 }) });
 
-  it("never stay more than there are seats, and who stays has no lower claim than who goes", () => {
+  it("never stay more than there are seats; the highest epochs stay, and the newest do", () => {
     fc.assert(
       fc.property(fc.array(connection, { maxLength: 12 }), (connections) => {
         const out = crowdedOut(connections, 4);
         const stay = connections.filter((each) => !out.includes(each));
         expect(stay.length).toBe(Math.min(4, connections.length));
-        const rank = ({ sessionEpoch, acceptedAt }: (typeof connections)[number]) => sessionEpoch * 10 + acceptedAt;
-        for (const gone of out) expect(Math.min(...stay.map(rank))).toBeGreaterThanOrEqual(rank(gone));
+        for (const gone of out) {
+          expect(stay.filter(({ sessionEpoch }) => sessionEpoch >= gone.sessionEpoch).length).toBeGreaterThanOrEqual(2);
+          expect(stay.filter(({ acceptedAt }) => acceptedAt >= gone.acceptedAt).length).toBeGreaterThanOrEqual(2);
+        }
       }),
     );
+  });
+
+  it("leave the newcomer its seat, whatever epochs the others sit with", () => {
+    const idle = [1, 2, 3, 4].map((acceptedAt) => ({ sessionEpoch: Number.MAX_SAFE_INTEGER, acceptedAt }));
+    expect(crowdedOut([...idle, { sessionEpoch: 1, acceptedAt: 5 }], 4)).toEqual([idle[0]]);
   });
 });
 

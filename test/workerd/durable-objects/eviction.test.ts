@@ -1,4 +1,3 @@
-import { evictDurableObject } from "cloudflare:test";
 import { beforeEach, describe, it, vi } from "vitest";
 import type { NodeEventBody } from "../../../domain/node/node.ts";
 import { SYNCED, TestAgent } from "./test-agent.ts";
@@ -68,11 +67,7 @@ describe("an eviction", () => {
   it("between any two steps of a node's life changes nothing that the node tells", async ({ expect }) => {
     const undisturbed = await walk(new TestNode(), async () => undefined);
     const node = new TestNode();
-    const evicted = await walk(node, async () => {
-      // Only an object that runs can be evicted, and a ping wakes none.
-      await node.stub.view();
-      await evictDurableObject(node.stub);
-    });
+    const evicted = await walk(node, () => node.evict());
     const plain = (events: readonly NodeEventBody[]) =>
       events.map((event) => ({ ...event, effectiveAt: 0, lastBeatAt: 0 }));
     expect(plain(evicted)).toEqual(plain(undisturbed));

@@ -1,4 +1,4 @@
-import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { uuidv7 } from "uuidv7";
 import { vi } from "vitest";
@@ -71,6 +71,11 @@ export class TestNode {
     return (await this.events()).filter((event): event is Extract<NodeEventBody, { kind: K }> => event.kind === kind);
   }
 
+  /** Codes of the refusals that were told of. */
+  async refusals(): Promise<string[]> {
+    return (await this.eventsOf("agent_refused")).map(({ code }) => code);
+  }
+
   async states(): Promise<string[]> {
     return (await this.eventsOf("state_changed")).map(({ to }) => to);
   }
@@ -91,6 +96,18 @@ export class TestNode {
 
   setAlarm(at: number): Promise<void> {
     return runInDurableObject(this.stub, (_object, state) => state.storage.setAlarm(at));
+  }
+
+  /** Everything that the node has stored. */
+  async stored() {
+    const tables = ["node", "installations", "commands", "outbox", "timers"];
+    return Promise.all(tables.map((table) => this.sql(`SELECT * FROM ${table}`)));
+  }
+
+  async evict(): Promise<void> {
+    // Only an object that runs can be evicted, and a ping wakes none.
+    await this.stub.view();
+    await evictDurableObject(this.stub);
   }
 
   sql(query: string): Promise<Record<string, SqlStorageValue>[]> {
