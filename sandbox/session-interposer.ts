@@ -1,13 +1,14 @@
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { fromBinary } from "@bufbuild/protobuf";
+import { buffer } from "node:stream/consumers";
 import { type RawData, WebSocket, WebSocketServer } from "ws";
-import { AgentMessageSchema, type CommandType, ControlMessageSchema } from "../proto/gen/orrery/agent/v1/gateway_pb.js";
+import type { CommandType } from "../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { type Direction, type ReadFrame, readFrame } from "./session-frames.ts";
 
 /**
- * Stands between agents and the edge, sees each frame, and lets a test act when one passes, or cut the line:
+ * Stands between agents that connect directly and the edge, sees each frame, and lets a test act when one passes, or cut the line:
  * `pause` holds all that passes, closes and new connections too, so that neither side learns anything (a silent cut);
- * `drop` closes the connections.
+ * `drop` closes the connections. Enrolments pass through as they are.
  */
 export interface SessionInterposer {
   readonly url: string;
@@ -21,15 +22,9 @@ export interface SessionInterposer {
   stop(): Promise<void>;
 }
 
-export type Direction = "up" | "down";
-
-export interface SeenFrame {
+/** `kind` may also be `ping` or `pong`; a command's type is known as soon as the command has passed. */
+export interface SeenFrame extends ReadFrame {
   readonly direction: Direction;
-  /** The name of the message in its envelope, for example `command` or `commandCompleted`, or `ping` and `pong`. */
-  readonly kind: string;
-  /** The command that it is about, where it is about one, and that command's type. */
-  readonly commandId: string | null;
-  readonly commandType: CommandType | null;
   readonly path: string;
   /** When it was passed on, in milliseconds since the epoch. */
   readonly at: number;
@@ -68,7 +63,9 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
     if (hit !== undefined) hit.settle(hit.rule.act());
   }
 
-  const server = createServer((_request, response) => response.writeHead(426).end());
+  const server = createServer((request, response) => {
+    unlessPaused(() => void passOn(targetUrl, request, response).catch(() => response.destroy()));
+  });
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
   server.on("upgrade", (request, socket, head) => {
     socket.on("error", () => socket.destroy());
@@ -145,12 +142,33 @@ export async function startSessionInterposer(targetUrl: string): Promise<Session
   };
 }
 
-function forwardedHeaders(request: IncomingMessage): Record<string, string> {
-  const { authorization, "orrery-generation": generation } = request.headers;
-  return {
-    ...(authorization === undefined ? {} : { authorization }),
-    ...(typeof generation === "string" ? { "orrery-generation": generation } : {}),
-  };
+/** What an agent's connection or enrolment says of itself. */
+const PASSED_HEADERS = [
+  "authorization",
+  "content-type",
+  "orrery-generation",
+  "orrery-installation",
+  "orrery-epoch",
+] as const;
+
+function forwardedHeaders({ headers }: IncomingMessage): Record<string, string> {
+  const passed = PASSED_HEADERS.flatMap((name) => {
+    const value = headers[name];
+    return typeof value === "string" ? [[name, value] as const] : [];
+  });
+  return Object.fromEntries(passed);
+}
+
+async function passOn(targetUrl: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { method = "GET", url = "/" } = request;
+  const body = method === "GET" || method === "HEAD" ? undefined : new Uint8Array(await buffer(request));
+  const answer = await fetch(`${targetUrl}${url}`, {
+    method,
+    headers: forwardedHeaders(request),
+    ...(body === undefined ? {} : { body }),
+  });
+  const bytes = Buffer.from(await answer.arrayBuffer());
+  response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "text/plain" }).end(bytes);
 }
 
 function send(socket: WebSocket, data: RawData, isBinary: boolean): void {
@@ -164,34 +182,14 @@ function describe(
   isBinary: boolean,
   typeOfCommand: Map<string, CommandType>,
 ): SeenFrame {
-  const buffer = toBuffer(data);
+  const bytes = toBuffer(data);
   const at = Date.now();
-  if (!isBinary) return { direction, path, at, kind: buffer.toString("utf8"), commandId: null, commandType: null };
-  const commandId = direction === "up" ? agentCommandId(buffer) : controlCommandId(buffer, typeOfCommand);
-  const { body } = fromBinary(direction === "up" ? AgentMessageSchema : ControlMessageSchema, buffer);
-  const commandType = commandId === null ? null : (typeOfCommand.get(commandId) ?? null);
-  return { direction, path, at, kind: body.case ?? "none", commandId, commandType };
-}
-
-function agentCommandId(frame: Uint8Array): string | null {
-  const { body } = fromBinary(AgentMessageSchema, frame);
-  switch (body.case) {
-    case "commandAcknowledged":
-    case "commandProgress":
-    case "commandCompleted":
-    case "commandFailed":
-      return body.value.commandId;
-    default:
-      return null;
-  }
-}
-
-function controlCommandId(frame: Uint8Array, typeOfCommand: Map<string, CommandType>): string | null {
-  const { body } = fromBinary(ControlMessageSchema, frame);
-  if (body.case === "cancelCommand") return body.value.commandId;
-  if (body.case !== "command") return null;
-  typeOfCommand.set(body.value.id, body.value.type);
-  return body.value.id;
+  if (!isBinary) return { direction, path, at, kind: bytes.toString("utf8"), commandId: null, commandType: null };
+  const frame = readFrame(direction, bytes);
+  const { commandId } = frame;
+  if (commandId === null) return { direction, path, at, ...frame };
+  if (frame.commandType !== null) typeOfCommand.set(commandId, frame.commandType);
+  return { direction, path, at, ...frame, commandType: typeOfCommand.get(commandId) ?? null };
 }
 
 function toBuffer(data: RawData): Buffer {
