@@ -7,6 +7,7 @@ import { openDataDir } from "../../dev/data-dir.ts";
 import { createLog } from "../../ops-agent/log.ts";
 import type { Way } from "../../ops-agent/transport/way.ts";
 import { DirectWay } from "../../ops-agent/transport/websocket.ts";
+import { type BenchWorker, type Edge, type Meter, startBare, startEdge, startProgram } from "../edge/places.ts";
 import { hostsDirectory, openInstallation } from "../fleet/installation.ts";
 import type { BenchOptions, BenchResult } from "../main.ts";
 import { agentLine } from "./agent-line.ts";
@@ -16,7 +17,6 @@ import { beatVerdicts, hourVerdicts, memoryVerdict } from "./limits.ts";
 import { echoLine, type Line, socketLine } from "./lines.ts";
 import { measureIdle } from "./load.ts";
 import { type MemoryPlan, weigh } from "./memory.ts";
-import { type BenchWorker, type Edge, type Meter, startBare, startEdge, startProgram } from "./places.ts";
 import { priceOf } from "./price.ts";
 import { type HeartbeatFigures, report } from "./report.ts";
 

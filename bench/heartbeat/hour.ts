@@ -2,10 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { runCron, startCronDriver } from "../../dev/cron-driver.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
+import type { Edge, Meter } from "../edge/places.ts";
 import { median } from "../numbers.ts";
 import type { Line } from "./lines.ts";
 import { measure, measureIdle } from "./load.ts";
-import type { Edge, Meter } from "./places.ts";
 
 /** Seconds of the edge's clock in a real one: fast, and still slow enough that objects hibernate between two alarms. */
 export const CLOCK_SPEED = 8;

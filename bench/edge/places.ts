@@ -10,7 +10,7 @@ import { buildWorker, startWorker, type WorkerPlace } from "../../dev/worker.ts"
 import { type Runtimes, runtimesOf } from "../processes.ts";
 
 const REPO_DIR = join(import.meta.dirname, "../..");
-const WORKERS = "bench/heartbeat/workers";
+const WORKERS = "bench/edge/workers";
 
 /** A Worker that runs for the bench, as `npm run dev` would run it: built, on disk, one front and one runtime of objects. */
 export interface BenchWorker {
