@@ -65,6 +65,32 @@ describe("the agent's settings", () => {
     });
   });
 
+  it("name the bridge, whose files are the configuration's too, and the pinned control keys", () => {
+    const keys = `control_keys: [{ key_id: control-1, public_key: ${"ab".repeat(32)} }]\n`;
+    const bridge = "bridge: { url: grpcs://bridge.example:443, ca_file: ca.pem, cert_file: a.pem, key_file: /k.pem }\n";
+    const path = configFile(COMPLETE + keys + bridge);
+    expect(loadSettings(["--config", path])).toMatchObject({
+      bridge: {
+        url: "grpcs://bridge.example:443",
+        mode: "stream",
+        ca_file: join(path, "../ca.pem"),
+        cert_file: join(path, "../a.pem"),
+        key_file: "/k.pem",
+      },
+      control_keys: [{ key_id: "control-1", public_key: "ab".repeat(32) }],
+      timing: { return_ms: 600_000 },
+    });
+  });
+
+  it.each([
+    ["bridge: { url: http://bridge.example }", "bridge.url"],
+    ["bridge: { url: grpc://b, mode: pigeon }", "bridge.mode"],
+    ["bridge: { url: grpcs://b, cert_file: a.pem }", "cert_file and key_file go together"],
+    ["control_keys: [{ key_id: a, public_key: abcd }]", "control_keys.0.public_key"],
+  ])("refuse %s", (line, problem) => {
+    expect(problems(["--config", configFile(`${COMPLETE}${line}\n`)])).toContain(problem);
+  });
+
   it("name everything that is missing, wrong or unknown", () => {
     const text = problems(["--config", configFile("control_url: ftp://x\ngeneration: 0\nsurprise: 1")]);
     for (const name of ["control_url", "node_id", "generation", "token_file", "state_dir", "data_dir", "surprise"]) {

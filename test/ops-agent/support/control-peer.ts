@@ -29,6 +29,8 @@ interface Waiter {
   readonly resolve: () => void;
 }
 
+const REFUSAL = JSON.stringify({ code: "agent_unauthenticated" });
+
 /** How an enrolment is answered over HTTP: with this, with 401 (null), or not at all. */
 export type EnrolmentAnswer = EnrollResponse | null | "nothing";
 
@@ -67,7 +69,7 @@ export class ControlPeer {
       this.connections += 1;
       this.headers.push({ ...request.headers, url: request.url });
       if (!this.isClosed) this.#sockets.handleUpgrade(request, socket, head, (agent) => this.#join(agent));
-      else socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 31\r\n\r\n{"code":"agent_unauthenticated"}');
+      else socket.end(`HTTP/1.1 401 Unauthorized\r\nContent-Length: ${REFUSAL.length}\r\n\r\n${REFUSAL}`);
       this.look();
     });
   }
@@ -199,7 +201,7 @@ export class ControlPeer {
     }
     const answer = this.enrol(fromBinary(EnrollRequestSchema, body));
     if (answer === "nothing") response.destroy();
-    else if (answer === null) response.writeHead(401).end('{"code":"agent_unauthenticated"}');
+    else if (answer === null) response.writeHead(401).end(REFUSAL);
     else response.writeHead(200).end(toBinary(EnrollResponseSchema, answer));
   }
 
