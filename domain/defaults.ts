@@ -62,6 +62,12 @@ export const DEFAULTS = {
   },
   bridge: {
     sessionsMax: 20_000,
+    connectionsMax: 25_000,
+    streamsPerConnection: 1_000,
+    /** A connection that carries no call for this long is closed. */
+    connectionIdleMs: MINUTE,
+    /** A connection is asked this often whether its peer lives. */
+    keepaliveMs: 30 * SECOND,
     /** What one agent's session may hold in the bridge before the faster side is made to wait. */
     bufferBytes: 512 * 1024,
     /** The edge has this long to take a connection, the agent to send its first message. */
@@ -122,6 +128,8 @@ export const DEFAULTS = {
   },
   api: {
     bodyLimitBytes: 256 * 1024,
+    /** An enrolment is some 300 bytes. */
+    enrolmentBytes: 4 * 1024,
     pageSize: 50,
     pageSizeMax: 200,
     idempotencyKeyMaxLength: 200,

@@ -1,0 +1,52 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+
+export type SessionMode = "stream" | "unary";
+
+/** What the bridge counts; `buffered` is asked when somebody looks. */
+export function createMetrics(bufferedBytes: () => number) {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+  new Gauge({
+    name: "orrery_bridge_buffered_bytes",
+    help: "Bytes held for a side that is slower than the other.",
+    registers,
+    collect() {
+      this.set(bufferedBytes());
+    },
+  });
+  return {
+    registry,
+    sessions: new Gauge({
+      name: "orrery_bridge_sessions",
+      help: "Sessions at this moment.",
+      labelNames: ["mode"] as const,
+      registers,
+    }),
+    connections: new Gauge({
+      name: "orrery_bridge_connections",
+      help: "Connections of agents at this moment, those without a session included.",
+      registers,
+    }),
+    refusals: new Counter({
+      name: "orrery_bridge_refusals_total",
+      help: "Calls that ended with an error, by its code.",
+      labelNames: ["code"] as const,
+      registers,
+    }),
+    frames: new Counter({
+      name: "orrery_bridge_frames_total",
+      help: "Frames passed on: up to the edge, down to the agent.",
+      labelNames: ["direction", "kind"] as const,
+      registers,
+    }),
+    edgeConnect: new Histogram({
+      name: "orrery_bridge_edge_connect_seconds",
+      help: "Time until the edge took a session's connection.",
+      buckets: [0.005, 0.02, 0.1, 0.5, 2, 10],
+      registers,
+    }),
+  };
+}
+
+export type BridgeMetrics = ReturnType<typeof createMetrics>;
