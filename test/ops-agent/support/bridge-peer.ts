@@ -60,10 +60,6 @@ export class BridgePeer {
     this.#peer = peer;
   }
 
-  get port(): number {
-    return this.#port;
-  }
-
   get url(): string {
     return `grpc://127.0.0.1:${this.#port}`;
   }
