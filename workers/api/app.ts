@@ -10,6 +10,7 @@ import { settings } from "./middleware/settings.ts";
 import { tracing } from "./middleware/tracing.ts";
 import { registerComponents } from "./openapi.ts";
 import { problemOf } from "./problem.ts";
+import { agentEnrolmentRoutes } from "./routes/agent-enrolment.ts";
 import { agentSessionRoutes } from "./routes/agent-session.ts";
 import { apiKeyRoutes } from "./routes/api-keys.ts";
 import { chainRoutes } from "./routes/chains.ts";
@@ -40,6 +41,7 @@ export function createApp(): OpenAPIHono<ApiEnv> {
   app.route("/", nodeRoutes);
   app.route("/", nodeLifeRoutes);
   app.route("/", commandRoutes);
+  app.route("/", agentEnrolmentRoutes);
   app.route("/", agentSessionRoutes);
   app.route("/", repairRoutes);
   const allowedMethods = methodTable(app);

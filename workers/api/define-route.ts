@@ -5,7 +5,7 @@ import { DEFAULTS } from "../../domain/defaults.ts";
 import { type ErrorCode, OrreryError } from "../../domain/errors.ts";
 import type { ApiEnv } from "./context.ts";
 import { authentication } from "./middleware/authentication.ts";
-import { jsonBody, limitBody } from "./middleware/body.ts";
+import { bodyOfType, jsonBody, limitBody } from "./middleware/body.ts";
 import { rateLimit } from "./middleware/rate-limit.ts";
 import { requireScope } from "./middleware/scope.ts";
 
@@ -41,13 +41,18 @@ export function defineRoute<P extends string, R extends Omit<RouteConfig, "path"
   return createRoute({
     ...config,
     middleware: gate(policy, config),
-    security: policy.scope === "public" ? [] : [{ [policy.scope === "agent" ? "nodeToken" : "apiKey"]: [] }],
+    security: config.security ?? securityOf(policy.scope),
     [SCOPE_EXTENSION]: policy.scope,
     "x-orrery-errors": policy.errors ?? [],
   });
 }
 
-/** The header that every POST carries. */
+function securityOf(scope: RouteScope): Record<string, string[]>[] {
+  if (scope === "public") return [];
+  return [{ [scope === "agent" ? "sessionTicket" : "apiKey"]: [] }];
+}
+
+/** The header that every POST of a key's holder carries. */
 export const idempotencyHeaders = z.object({
   "idempotency-key": z
     .string()
@@ -63,6 +68,14 @@ export function jsonRequest<T extends z.ZodType>(schema: T, required = true) {
   return { required, content: { "application/json": { schema } } };
 }
 
+export const PROTOBUF = "application/protobuf";
+
+/** A body of bytes: one message of the agents' protocol, which the route decodes itself. */
+export function protobufContent(message: string) {
+  const schema = z.string().openapi({ format: "binary", description: `One \`${message}\`.` });
+  return { [PROTOBUF]: { schema } };
+}
+
 export function jsonResponse<T extends z.ZodType>(schema: T, description: string) {
   return { description, content: { "application/json": { schema } } };
 }
@@ -71,10 +84,12 @@ function gate(policy: RoutePolicy, config: Pick<RouteConfig, "request">): Middle
   const { scope } = policy;
   const chain: MiddlewareHandler<ApiEnv>[] = [];
   if (scope === "public") chain.push(rateLimit);
-  // An agent's route checks and counts the node's token itself: behind one address there can be a whole fleet.
+  // An agent's route checks and counts what it shows itself, see assertAgent.
   else if (scope !== "agent") chain.push(authentication, rateLimit, requireScope(scope, policy.bootstrap ?? false));
   const body = config.request?.body;
-  if (body !== undefined) chain.push(limitBody(policy.bodyLimitBytes), jsonBody(body.required ?? false));
+  if (body === undefined) return chain;
+  const isJson = Object.hasOwn(body.content, "application/json");
+  chain.push(limitBody(policy.bodyLimitBytes), isJson ? jsonBody(body.required ?? false) : bodyOfType(PROTOBUF));
   return chain;
 }
 

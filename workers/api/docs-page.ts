@@ -40,7 +40,7 @@ export function docsPage(document: ApiDocument, nonce: string): Html {
 </head>
 <body>
 <h1>${document.info.title} v${document.info.version}</h1>
-<p>Send an API key as <code>Authorization: Bearer orr_…</code>. Every POST carries an <code>Idempotency-Key</code>: the same
+<p>Send an API key as <code>Authorization: Bearer orr_…</code>. Every POST with a key carries an <code>Idempotency-Key</code>: the same
 request with the same key is done once, and asking again answers the same. Bodies are JSON; fields that are not named here
 are refused. Lists go on with <code>next_cursor</code>. For programs: <a href="/api/v1/openapi.json">openapi.json</a>.</p>
 ${[...byTag].map(([tag, operations]) => html`<h2>${tag}</h2>${operations.map(operationSection)}`)}

@@ -22,7 +22,7 @@ export function problemOf(thrown: unknown, c: ApiContext): Response {
     correlation_id: c.get("correlationId"),
   };
   const headers = new Headers({ "content-type": "application/problem+json" });
-  if (status === 401) headers.set("www-authenticate", "Bearer");
+  if (status === 401) headers.set("www-authenticate", error.code === "agent_unauthenticated" ? "Ticket" : "Bearer");
   const { retry_after: retryAfter, allow } = error.details;
   if (typeof retryAfter === "number") headers.set("retry-after", String(retryAfter));
   if (Array.isArray(allow)) headers.set("allow", allow.join(", "));

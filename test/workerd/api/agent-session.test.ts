@@ -1,72 +1,140 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { uuidv7 } from "uuidv7";
-import { describe, it } from "vitest";
+import { beforeEach, describe, it, vi } from "vitest";
 import { deriveNodeToken } from "../../../domain/auth/node-token.ts";
-import { callNode } from "../../../durable-objects/shared/stubs.ts";
+import { sessionTicket, type TicketSubject } from "../../../domain/identity/enrolment.ts";
 import { TEST_SECRETS } from "../bindings.ts";
-import { call, mintKey } from "./harness.ts";
+import { TestAgent } from "../durable-objects/test-agent.ts";
+import { TestIdentity } from "../durable-objects/test-identity.ts";
+import { muteQueue, TestNode } from "../durable-objects/test-node.ts";
+import { call, callWith, mintKey } from "./harness.ts";
 
-function birth(nodeId: string) {
-  const place = { chain: "agents", nodeType: "full", chainContentHash: "sha256:0", provider: "local", region: "local" };
-  return { nodeId, tenant: env.TENANT, subscriptionId: uuidv7(), userId: null, ...place, createdAt: Date.now() };
+const INSTALLATION = new TestIdentity().installationId;
+
+beforeEach(() => {
+  vi.restoreAllMocks();
+  muteQueue();
+});
+
+function subject(nodeId: string, part: Partial<TicketSubject> = {}): TicketSubject {
+  return { nodeId, generation: 1, installationId: INSTALLATION, sessionEpoch: 1, ...part };
 }
 
-async function open(nodeId: string, token: string, generation: string, upgrade = true): Promise<Response> {
-  const headers = new Headers({ authorization: `Bearer ${token}`, "orrery-generation": generation });
-  if (upgrade) headers.set("upgrade", "websocket");
+/** What an agent knocks with. */
+async function knock(asked: TicketSubject): Promise<Record<string, string>> {
+  const token = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, asked.nodeId, asked.generation);
+  return {
+    upgrade: "websocket",
+    authorization: `Ticket ${sessionTicket(token, asked)}`,
+    "orrery-generation": String(asked.generation),
+    "orrery-installation": asked.installationId,
+    "orrery-epoch": String(asked.sessionEpoch),
+  };
+}
+
+function open(nodeId: string, headers: Record<string, string>): Promise<Response> {
   return exports.default.fetch(new Request(`http://orrery.test/api/v1/agents/${nodeId}/session`, { headers }));
 }
 
 describe("an agent's session", () => {
-  it("is opened by the node's token for its generation", async ({ expect }) => {
-    const nodeId = uuidv7();
-    await callNode(env, nodeId, (node) => node.initialise(birth(nodeId)));
-    await callNode(env, nodeId, (node) => node.expectInstallation(1, null));
-    const response = await open(nodeId, await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1), "1");
+  it("is opened by a ticket for its node, generation, installation and epoch", async ({ expect }) => {
+    const node = await TestNode.born();
+    const identity = new TestIdentity();
+    await node.stub.enroll(identity.claim(node.nodeId));
+    const response = await open(node.nodeId, await knock(subject(node.nodeId, { sessionEpoch: 7 })));
     expect(response.status).toBe(101);
-    response.webSocket?.accept();
-    response.webSocket?.close(1000, "done");
+    if (response.webSocket === null) throw new Error("no socket");
+    const agent = new TestAgent(response.webSocket, node.nodeId, identity);
+    agent.hello(7);
+    await agent.until(() => agent.last("welcome") !== undefined);
+    expect((await node.stub.view()).installations).toEqual([
+      expect.objectContaining({ connected: true, sessionEpoch: 7 }),
+    ]);
+    await agent.leave();
   });
 
-  it("is refused to every other credential", async ({ expect }) => {
+  it("is refused to a ticket for anything else, and its node hears nothing of it", async ({ expect }) => {
     const nodeId = uuidv7();
-    const own = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1);
-    const others = [
-      await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, uuidv7(), 1),
-      await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 2),
-      await mintKey({ scopes: ["admin"] }),
-      "",
-      "0".repeat(64),
+    const own = await knock(subject(nodeId));
+    const token = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1);
+    const others: Record<string, string>[] = [
+      await knock(subject(uuidv7())),
+      { ...own, "orrery-generation": "2" },
+      { ...own, "orrery-installation": uuidv7() },
+      { ...own, "orrery-epoch": "2" },
+      { ...own, authorization: `Bearer ${token}` },
+      { ...own, authorization: `Ticket ${token}` },
+      { ...own, authorization: `Bearer ${own.authorization?.slice("Ticket ".length)}` },
+      { ...own, authorization: `Ticket ${"0".repeat(64)}` },
+      { ...own, authorization: `${own.authorization}0` },
+      { ...own, authorization: "Ticket" },
+      { ...own, authorization: `Bearer ${await mintKey({ scopes: ["admin"] })}` },
     ];
-    for (const token of others) {
-      const response = await open(nodeId, token, "1");
-      expect([response.status, await response.json()]).toEqual([
-        401,
-        expect.objectContaining({ code: "agent_unauthenticated" }),
-      ]);
+    const reached = vi.fn();
+    for (const headers of others) {
+      const path = `/api/v1/agents/${nodeId}/session`;
+      const answer = await callWith({ NODE: { getByName: reached } }, "GET", path, { headers });
+      expect([answer.status, answer.json.code]).toEqual([401, "agent_unauthenticated"]);
+      expect(answer.headers.get("www-authenticate")).toBe("Ticket");
     }
-    expect((await open(nodeId, own, "2")).status).toBe(401);
+    expect(reached).not.toHaveBeenCalled();
+  });
+
+  it("reaches its node by a request that says only what was verified", async ({ expect }) => {
+    const nodeId = uuidv7();
+    const forwarded = vi.fn(async (_request: Request) => Response.json({ code: "node_not_found" }, { status: 404 }));
+    const headers = { ...(await knock(subject(nodeId))), cookie: "a=b", "orrery-node": uuidv7() };
+    const path = `/api/v1/agents/${nodeId}/session`;
+    await callWith({ NODE: { getByName: () => ({ fetch: forwarded }) } }, "GET", path, { headers });
+    const [request] = forwarded.mock.calls[0] ?? [];
+    expect(Object.fromEntries(request?.headers ?? [])).toEqual({
+      upgrade: "websocket",
+      "orrery-generation": "1",
+      "orrery-installation": INSTALLATION,
+      "orrery-epoch": "1",
+    });
   });
 
   it("of a node that is not there is refused as a problem", async ({ expect }) => {
     const nodeId = uuidv7();
-    const response = await open(nodeId, await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1), "1");
+    const response = await open(nodeId, await knock(subject(nodeId)));
     expect([response.status, response.headers.get("content-type")]).toEqual([404, "application/problem+json"]);
     expect(await response.json()).toMatchObject({ code: "node_not_found" });
   });
 
-  it("needs a generation and an upgrade", async ({ expect }) => {
+  it("needs a generation, an installation, an epoch and an upgrade", async ({ expect }) => {
     const nodeId = uuidv7();
-    const token = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1);
-    for (const generation of ["0", "-1", "1e3", "one", ""]) {
-      expect((await open(nodeId, token, generation)).status).toBe(400);
-    }
-    expect((await open(nodeId, token, "1", false)).status).toBe(400);
-    expect((await call("GET", "/api/v1/agents/not-a-uuid/session")).status).toBe(400);
+    const { upgrade: _upgrade, ...plain } = await knock(subject(nodeId));
+    const headers = { upgrade: "websocket", ...plain };
+    const wrong: Record<string, string>[] = [plain];
+    for (const generation of ["0", "-1", "1e3", "one", "", "1000000000"])
+      wrong.push({ ...headers, "orrery-generation": generation });
+    for (const installation of ["", "me", `${INSTALLATION}0`])
+      wrong.push({ ...headers, "orrery-installation": installation });
+    for (const epoch of ["0", "-1", "1.5", "", "9007199254740992"]) wrong.push({ ...headers, "orrery-epoch": epoch });
+    for (const each of wrong) expect([(await open(nodeId, each)).status, each]).toEqual([400, each]);
+    expect((await call("GET", "/api/v1/agents/not-a-uuid/session", { headers })).status).toBe(400);
   });
 
-  it("is the only thing that a node's token opens", async ({ expect }) => {
-    const key = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, uuidv7(), 1);
+  it("is counted against its node when the ticket is right, else against its address", async ({ expect }) => {
+    const nodeId = uuidv7();
+    const limit = vi.fn(async (_options: { key: string }) => ({ success: false }));
+    const headers = { ...(await knock(subject(nodeId))), "cf-connecting-ip": "192.0.2.1" };
+    const path = `/api/v1/agents/${nodeId}/session`;
+    const bindings = { API_RATE_LIMITER: { limit } };
+    const answers = [
+      await callWith(bindings, "GET", path, { headers }),
+      await callWith(bindings, "GET", path, { headers: { ...headers, "orrery-epoch": "2" } }),
+    ];
+    expect(answers.map(({ json }) => json.code)).toEqual(["rate_limited", "rate_limited"]);
+    expect(limit.mock.calls.map(([{ key }]) => key)).toEqual([`dev:node:${nodeId}`, "dev:address:192.0.2.1"]);
+  });
+
+  it("is the only thing that what an agent holds opens", async ({ expect }) => {
+    const nodeId = uuidv7();
+    const key = await deriveNodeToken(TEST_SECRETS.MASTER_SECRET, nodeId, 1);
     expect((await call("GET", "/api/v1/nodes", { key })).status).toBe(401);
+    const { authorization = "" } = await knock(subject(nodeId));
+    expect((await call("GET", "/api/v1/nodes", { headers: { authorization } })).status).toBe(401);
   });
 });

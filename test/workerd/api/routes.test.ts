@@ -1,9 +1,11 @@
+import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, it } from "vitest";
 import { z } from "zod";
 import { SCOPES } from "../../../domain/auth/scopes.ts";
+import { EnrollRequestSchema } from "../../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { createApp } from "../../../workers/api/app.ts";
 import { apiDocument } from "../../../workers/api/openapi.ts";
-import { call } from "./harness.ts";
+import { type Call, call } from "./harness.ts";
 
 const METHODS = ["get", "put", "post", "delete", "patch"] as const;
 
@@ -18,9 +20,21 @@ function operations() {
   );
 }
 
+const ID = "019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44";
+
 /** What a client would type for a path of the document. */
 function concrete(path: string): string {
-  return path.replaceAll(/\{chain\}/g, "some-chain").replaceAll(/\{\w+\}/g, "019ad2c5-6f2e-7cc0-9a3e-0d9f5b1c2a44");
+  return path.replaceAll(/\{chain\}/g, "some-chain").replaceAll(/\{\w+\}/g, ID);
+}
+
+/** What somebody without the node's token can send to an agent's route. */
+function stranger(method: string): Call {
+  const headers = { "orrery-generation": "1", "orrery-installation": ID, "orrery-epoch": "1" };
+  if (method === "get") return { headers };
+  const key = new Uint8Array(32);
+  const claim = { nodeId: ID, generation: 1, installationId: ID, signingKey: key, sealingKey: key, mac: key };
+  const raw = new Uint8Array(toBinary(EnrollRequestSchema, create(EnrollRequestSchema, claim)));
+  return { raw, headers: { "content-type": "application/protobuf" } };
 }
 
 describe("every route of the API", () => {
@@ -39,17 +53,18 @@ describe("every route of the API", () => {
 
   it("without a public scope refuses a request without credentials", async ({ expect }) => {
     for (const { name, path, method, operation } of operations()) {
-      if (operation["x-orrery-scope"] === "public") continue;
-      const answer = await call(method.toUpperCase(), concrete(path), { headers: { "orrery-generation": "1" } });
+      const scope = operation["x-orrery-scope"];
+      if (scope === "public") continue;
+      const answer = await call(method.toUpperCase(), concrete(path), scope === "agent" ? stranger(method) : {});
       expect([name, answer.status]).toEqual([name, 401]);
       expect(answer.headers.get("content-type")).toBe("application/problem+json");
-      expect(answer.headers.get("www-authenticate")).toBe("Bearer");
+      expect(answer.headers.get("www-authenticate")).toBe(scope === "agent" ? "Ticket" : "Bearer");
     }
   });
 
-  it("that is a POST asks for an Idempotency-Key", ({ expect }) => {
+  it("that is a POST of a key's holder asks for an Idempotency-Key", ({ expect }) => {
     for (const { name, method, operation } of operations()) {
-      if (method !== "post") continue;
+      if (method !== "post" || operation["x-orrery-scope"] === "agent") continue;
       const named = (operation.parameters ?? []).map((parameter) => ("name" in parameter ? parameter.name : ""));
       expect(named, name).toContain("idempotency-key");
     }

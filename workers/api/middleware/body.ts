@@ -35,6 +35,17 @@ export function jsonBody(required: boolean) {
   });
 }
 
+/** Lets a body of this media type pass, unread. */
+export function bodyOfType(mediaType: string) {
+  return createMiddleware<ApiEnv>(async (c, next) => {
+    const [type] = (c.req.header("content-type") ?? "").split(";");
+    if (type?.trim().toLowerCase() !== mediaType) {
+      throw new OrreryError("unsupported_media_type", `The body must be sent as ${mediaType}.`);
+    }
+    await next();
+  });
+}
+
 function notJson(): OrreryError {
   return new OrreryError("unsupported_media_type", "The body must be sent as application/json.");
 }

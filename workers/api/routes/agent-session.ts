@@ -1,11 +1,19 @@
 import { z } from "@hono/zod-openapi";
-import { verifyNodeToken } from "../../../domain/auth/node-token.ts";
 import { isErrorCode, OrreryError } from "../../../domain/errors.ts";
+import { isSessionTicket } from "../../../domain/identity/enrolment.ts";
 import { openAgentSession } from "../../../durable-objects/shared/stubs.ts";
-import type { ApiContext } from "../context.ts";
+import { assertAgent } from "../agent-credential.ts";
 import { defineRoute, newRouter } from "../define-route.ts";
 import { uuid } from "../fields.ts";
-import { clientAddress, enforceRateLimit } from "../middleware/rate-limit.ts";
+
+const headers = z.object({
+  "orrery-generation": z.string().regex(/^[1-9][0-9]{0,8}$/, "must be a generation, from 1"),
+  "orrery-installation": uuid,
+  "orrery-epoch": z
+    .string()
+    .regex(/^[1-9][0-9]{0,15}$/, "must be an epoch, from 1")
+    .refine((text) => Number.isSafeInteger(Number(text)), "must be below 2^53"),
+});
 
 const session = defineRoute(
   { scope: "agent", errors: ["agent_unauthenticated", "node_not_found"] },
@@ -14,24 +22,34 @@ const session = defineRoute(
     path: "/api/v1/agents/{nodeId}/session",
     tags: ["Agents"],
     summary: "An agent's session: a WebSocket with frames of orrery.agent.v1",
-    request: {
-      params: z.strictObject({ nodeId: uuid }),
-      headers: z.object({ "orrery-generation": z.string().regex(/^[1-9][0-9]{0,8}$/, "must be a generation, from 1") }),
-    },
+    request: { params: z.strictObject({ nodeId: uuid }), headers },
     responses: { 101: { description: "The session; the agent's first frame is Hello." } },
   },
 );
 
-/** Neither Postgres nor the token go past this point: the object gets a request that says only what was verified. */
+/**
+ * The ticket opens the door to the node's object and nothing behind it: a stranger wakes no object. Neither Postgres nor
+ * the ticket go past this point: the object gets a request that says only what was verified.
+ */
 export const agentSessionRoutes = newRouter().openapi(session, async (c) => {
   const { nodeId } = c.req.valid("param");
-  const generation = Number(c.req.valid("header")["orrery-generation"]);
-  await assertNodeToken(c, nodeId, generation);
+  const shown = c.req.valid("header");
+  const subject = {
+    nodeId,
+    generation: Number(shown["orrery-generation"]),
+    installationId: shown["orrery-installation"],
+    sessionEpoch: Number(shown["orrery-epoch"]),
+  };
+  const ticket = /^Ticket +([0-9a-f]{64})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? "";
+  await assertAgent(c, subject, (nodeToken) => isSessionTicket(nodeToken, subject, ticket));
   if (c.req.header("upgrade")?.toLowerCase() !== "websocket") {
     throw new OrreryError("invalid_request", "This route only answers WebSocket upgrades.", { issues: [] });
   }
-  const headers = { upgrade: "websocket", "orrery-generation": String(generation) };
-  const answer = await openAgentSession(c.env, nodeId, new Request(c.req.url, { headers }));
+  const answer = await openAgentSession(
+    c.env,
+    nodeId,
+    new Request(c.req.url, { headers: { upgrade: "websocket", ...shown } }),
+  );
   if (answer.status === 101) return answer;
   throw await refusalOf(answer);
 });
@@ -43,12 +61,3 @@ async function refusalOf(answer: Response): Promise<OrreryError> {
 }
 
 const refusalSchema = z.object({ code: z.string() });
-
-async function assertNodeToken(c: ApiContext, nodeId: string, generation: number): Promise<void> {
-  const token = /^Bearer ([0-9a-f]{64})$/.exec(c.req.header("authorization") ?? "")?.[1];
-  const valid =
-    token !== undefined && (await verifyNodeToken(c.get("config").MASTER_SECRET, nodeId, generation, token));
-  // As with API keys: wrong credentials count against their address, right ones against their holder.
-  await enforceRateLimit(c, valid ? `node:${nodeId}` : `address:${clientAddress(c)}`);
-  if (!valid) throw new OrreryError("agent_unauthenticated", "The node token is not this node's.");
-}
