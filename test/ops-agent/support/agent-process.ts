@@ -9,7 +9,7 @@ import { controlSigners } from "../../../domain/identity/control-key.ts";
 import { CHAIN_MARK, findByEnvironment, RECIPE_MARK } from "../../../ops-agent/runtime/proc.ts";
 
 export const MASTER_SECRET = "the-master-secret-of-a-test";
-export const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
+const NODE_ID = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000";
 /** Must never be logged. */
 export const TOKEN = "5ec2e7".repeat(11).slice(0, 64);
 
@@ -92,7 +92,7 @@ export class TestHost {
 }
 
 /** The control keys of a version as agent.yaml names them. */
-export function pinnedKeys(version: number): object[] {
+function pinnedKeys(version: number): object[] {
   return controlSigners(MASTER_SECRET, version).map(({ keyId, publicKey }) => ({
     key_id: keyId,
     public_key: Buffer.from(publicKey).toString("hex"),
