@@ -39,6 +39,10 @@ export const templateKey = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, "must start with a letter and have 1 to 64 letters, digits, - and _");
 
+/** What a chain calls the things that it asks for. */
+export const inputName = z.string().regex(/^[a-z][a-z0-9_]{0,63}$/, "must be lower-case letters, digits and _");
+export const inputPhase = z.enum(["pre_provision", "post_provision"]);
+
 export const schemaVersion = z.literal("1.0", 'must be "1.0"');
 
 /** Text that may hold `{{ .Name }}` templates; their syntax is checked, their names when the whole chain is known. */

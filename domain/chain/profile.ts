@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { label, schemaVersion, sha256Checksum, slug, template, templateKey } from "./fields.ts";
+import { KEY_TYPES } from "../keys/key-type.ts";
+import { inputName, inputPhase, label, schemaVersion, sha256Checksum, slug, template, templateKey } from "./fields.ts";
+import { generatedSecret } from "./key-file.ts";
 
 /** profile.yaml: what the chain is, which machines it needs, and where its programs come from. */
 
@@ -52,9 +54,6 @@ const binary = z.strictObject({
   checksums: z.partialRecord(z.enum(["linux-x64", "linux-arm64"]), sha256Checksum),
 });
 
-const inputName = z.string().regex(/^[a-z][a-z0-9_]{0,63}$/, "must be lower-case letters, digits and _");
-const inputPhase = z.enum(["pre_provision", "post_provision"]);
-
 const textInput = z.strictObject({
   name: inputName,
   type: z.enum(["text", "proof"]),
@@ -63,19 +62,39 @@ const textInput = z.strictObject({
   phase: inputPhase,
 });
 
-const secretInput = z.strictObject({
+const givenSecret = z.strictObject({
   name: inputName,
   type: z.literal("secret"),
-  source: z.enum(["generated", "chain_generated", "user_provided"]),
+  source: z.enum(["chain_generated", "user_provided"]),
   key_type: z.string().min(1).max(64).optional(),
   required: z.boolean().default(true),
   phase: inputPhase,
 });
 
+const secretInput = z.discriminatedUnion("source", [generatedSecret, givenSecret]);
 const provisioningInput = z.discriminatedUnion("type", [textInput, secretInput]);
 
-/** Older chain files declare generated keys as `keys`. */
-const legacyKey = z.strictObject({ name: inputName, key_type: z.string().min(1).max(64).optional() });
+const provisioningInputs = z
+  .array(provisioningInput)
+  .max(64)
+  .superRefine((inputs, context) => {
+    const seen = new Set<string>();
+    for (const [index, { name }] of inputs.entries()) {
+      if (seen.has(name)) {
+        context.addIssue({ code: "custom", path: [index, "name"], input: name, message: "must be unique" });
+      }
+      seen.add(name);
+    }
+  });
+
+/** Older chain files declare generated keys as `keys` (source 000, "Backward compatibility"). */
+const legacyKeys = z
+  .array(z.strictObject({ name: inputName, key_type: z.enum(KEY_TYPES) }))
+  .transform(
+    (keys): z.input<typeof provisioningInputs> =>
+      keys.map((key) => ({ ...key, type: "secret", source: "generated", phase: "pre_provision" })),
+  )
+  .pipe(provisioningInputs);
 
 export const profileSchema = z
   .strictObject({
@@ -86,8 +105,8 @@ export const profileSchema = z
     chain_type: slug.optional(),
     node_types: z.record(slug, nodeType).refine((types) => Object.keys(types).length > 0, "must declare a node type"),
     binaries: z.record(templateKey, binary).default({}),
-    provisioning_inputs: z.array(provisioningInput).max(64).optional(),
-    keys: z.array(legacyKey).max(64).optional(),
+    provisioning_inputs: provisioningInputs.optional(),
+    keys: legacyKeys.optional(),
     /** At most one host may hold the node's keys at a time (validators). */
     exclusive_keys: z.boolean().default(false),
     values: z.record(templateKey, z.union([z.string().max(4_096), z.number(), z.boolean()])).default({}),
@@ -103,16 +122,11 @@ export const profileSchema = z
   })
   .transform(({ keys, provisioning_inputs, ...profile }) => ({
     ...profile,
-    provisioning_inputs: provisioning_inputs ?? (keys ?? []).map(fromLegacyKey),
+    provisioning_inputs: provisioning_inputs ?? keys ?? [],
   }));
 
 export type ChainProfile = z.output<typeof profileSchema>;
 export type ProvisioningInput = z.output<typeof provisioningInput>;
-
-/** Source 000, "Backward compatibility": a legacy key is a secret that the platform generates. */
-function fromLegacyKey(key: z.output<typeof legacyKey>): ProvisioningInput {
-  return { ...key, type: "secret", source: "generated", required: true, phase: "pre_provision" };
-}
 
 function isRegularExpression(text: string): boolean {
   try {

@@ -1,5 +1,6 @@
 import { OrreryError } from "../errors.ts";
 import { type ChainIssue, chainIssue } from "./issues.ts";
+import { keyFileIssues } from "./key-file.ts";
 import type { ChainProfile } from "./profile.ts";
 import type { Recipe, RecipeStep } from "./recipe.ts";
 import type { ChainRuntime } from "./runtime.ts";
@@ -8,7 +9,10 @@ import { isOptional, lookUp, type TemplateScope, templateNames } from "./templat
 
 const PLATFORMS: readonly Platform[] = ["linux-x64", "linux-arm64"];
 
-/** Every template of the runtime and of a recipe that names something no host could resolve, and every undeclared port. */
+/**
+ * Every template of the runtime and of a recipe that names something no host could resolve, every undeclared port, and
+ * every file that is two things at once.
+ */
 export function referenceIssues(
   profile: ChainProfile,
   runtime: ChainRuntime,
@@ -18,6 +22,7 @@ export function referenceIssues(
   const scope = sampleScope(profile, runtime, recipe.node_type);
   if ("issue" in scope) return [scope.issue];
   return [
+    ...keyFileIssues(profile, recipe, file),
     ...unresolved("runtime.yaml", ["process"], runtime.process, scope.names),
     ...recipe.steps.flatMap((step, index) => stepIssues(step, ["steps", index], file, runtime, scope.names)),
   ];

@@ -1,31 +1,21 @@
-import type { ChainProfile } from "../chain/profile.ts";
+import type { ChainProfile, ProvisioningInput } from "../chain/profile.ts";
 import { OrreryError } from "../errors.ts";
 
-/** What a chain asks for before a node of it can run. */
-export interface DeclaredInputs {
-  readonly keys: readonly string[];
-  readonly required: readonly string[];
-}
-
-function declaredInputs(profile: Pick<ChainProfile, "provisioning_inputs">): DeclaredInputs {
-  const inputs = profile.provisioning_inputs;
-  return {
-    keys: inputs.filter(({ type }) => type === "secret").map(({ name }) => name),
-    required: inputs.filter(({ type, required }) => type !== "secret" && required).map(({ name }) => name),
-  };
-}
-
 /**
- * A node whose chain needs what nobody can give must not be built half: the steps for keys hold only for chains without.
+ * A node whose chain needs what nobody can give must not be built half. Keys that the platform makes can be given;
+ * keys from elsewhere and required inputs of a user cannot.
  * @throws inputs_unsupported naming what the chain declares
  */
-export function requireNoInputs(profile: Pick<ChainProfile, "provisioning_inputs">): void {
-  const { keys, required } = declaredInputs(profile);
-  const names = [...keys, ...required];
+export function requireSupportedInputs({ provisioning_inputs }: Pick<ChainProfile, "provisioning_inputs">): void {
+  const names = provisioning_inputs.filter(isUnsupported).map(({ name }) => name);
   if (names.length === 0) return;
   throw new OrreryError(
     "inputs_unsupported",
     `The chain declares keys or required inputs that cannot be given yet: ${names.join(", ")}.`,
     { inputs: names },
   );
+}
+
+function isUnsupported(input: ProvisioningInput): boolean {
+  return input.type === "secret" ? input.source !== "generated" : input.required;
 }

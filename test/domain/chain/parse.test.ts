@@ -6,9 +6,14 @@ import type { ChainIssue } from "../../../domain/chain/issues.ts";
 import { parseChainFiles, parseNodeChain } from "../../../domain/chain/parse.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
+import { generatedKeys } from "../../../domain/keys/declared.ts";
 
 const NAMES = ["profile.yaml", "runtime.yaml", "observation.yaml", "recipes/full.yaml"];
 const anvil = Object.fromEntries(NAMES.map((name) => [name, readFileSync(`chains/anvil/${name}`, "utf8")]));
+
+const KEY =
+  "{ name: node_key, type: secret, source: generated, key_type: ed25519, phase: pre_provision, file: { path: a } }";
+const OTHER_KEY = KEY.replace("node_key", "other").replace("path: a", "path: ./keys");
 
 /** The chain with one text replaced in one file; the replacement must have taken place. */
 function changed(file: string, from: string, to: string): Record<string, string> {
@@ -32,7 +37,14 @@ describe("parseChainFiles", () => {
   it("reads the chain that ships with Orrery", () => {
     const chain = parseChainFiles("anvil", anvil);
     expect(chain.profile.node_types.full?.providers.local?.instance_type).toBe("process");
-    expect(chain.profile.provisioning_inputs).toEqual([]);
+    expect(generatedKeys(chain.profile)).toEqual([
+      {
+        name: "node_key",
+        type: "secp256k1",
+        bytes: 32,
+        file: { path: "keys/node-key", owner: null, mode: 0o600, encoding: "hex" },
+      },
+    ]);
     expect(chain.runtime.process.stop_grace).toBe(20_000);
     expect(chain.recipes.full?.steps.map((step) => step.type)).toEqual(["download", "write_file", "run"]);
     expect(chain.observation?.policies).toHaveLength(2);
@@ -99,7 +111,35 @@ describe("parseChainFiles", () => {
       "node_types.full.default_providers.0",
     ],
     ["profile.yaml", "linux-x64: sha256:10c1", "linux-x64: sha256:", "binaries.anvil.checksums.linux-x64"],
-    ["profile.yaml", "provisioning_inputs: []", "provisioning_inputs: []\nkeys: []", "keys"],
+    ["profile.yaml", "exclusive_keys: false", "keys: []", "keys"],
+    ["profile.yaml", "exclusive_keys: false", "keys: [{ name: node_key }]", "keys.0.key_type"],
+    ["profile.yaml", "key_type: secp256k1", "key_type: rsa", "provisioning_inputs.0.key_type"],
+    ["profile.yaml", "    key_type: secp256k1\n", "", "provisioning_inputs.0.key_type"],
+    ["profile.yaml", "key_type: secp256k1", "key_type: secp256k1\n    bytes: 32", "provisioning_inputs.0.bytes"],
+    ["profile.yaml", "key_type: secp256k1", "key_type: random\n    bytes: 15", "provisioning_inputs.0.bytes"],
+    ["profile.yaml", "key_type: secp256k1", "key_type: random\n    bytes: 1025", "provisioning_inputs.0.bytes"],
+    ["profile.yaml", "keys/node-key", "/etc/node-key", "provisioning_inputs.0.file.path"],
+    ["profile.yaml", "keys/node-key", "keys/../../node-key", "provisioning_inputs.0.file.path"],
+    ["profile.yaml", "keys/node-key", '"{{ .Paths.data }}/key"', "provisioning_inputs.0.file.path"],
+    ["profile.yaml", "keys/node-key", 'keys/node-key, mode: "0644"', "provisioning_inputs.0.file.mode"],
+    ["profile.yaml", "keys/node-key", "keys/node-key, owner: a b", "provisioning_inputs.0.file.owner"],
+    ["profile.yaml", "keys/node-key", "keys/node-key, encoding: pem", "provisioning_inputs.0.file.encoding"],
+    [
+      "profile.yaml",
+      "key_type: secp256k1\n    file: { path: keys/node-key }",
+      "key_type: jwt-hex\n    file: { path: keys/node-key, encoding: raw }",
+      "provisioning_inputs.0.file.encoding",
+    ],
+    ["profile.yaml", "provisioning_inputs:\n", `provisioning_inputs:\n  - ${KEY}\n`, "provisioning_inputs.1.name"],
+    [
+      "profile.yaml",
+      "provisioning_inputs:\n",
+      `provisioning_inputs:\n  - ${OTHER_KEY}\n`,
+      "provisioning_inputs.1.file.path",
+    ],
+    ["recipes/full.yaml", "path: state/README", "path: keys/node-key", "steps.1.path"],
+    ["recipes/full.yaml", "path: state/README", "path: ./keys//node-key/x", "steps.1.path"],
+    ["recipes/full.yaml", "to: bin/anvil", "to: keys", "steps.0.to"],
     ["observation.yaml", "severity: warning", "severity: mild", "policies.0.severity"],
   ])("%s: %s -> %s is an issue at %s", (file, from, to, path) => {
     expect(issuesOf(changed(file, from, to)).map((issue) => `${issue.file} ${issue.path}`)).toContain(
@@ -108,11 +148,14 @@ describe("parseChainFiles", () => {
   });
 
   it("turns legacy keys into generated secrets", () => {
-    const files = changed("profile.yaml", "provisioning_inputs: []", "keys: [{ name: node_key, key_type: ed25519 }]");
-    expect(parseChainFiles("anvil", files).profile.provisioning_inputs).toEqual([
+    const legacy = "keys: [{ name: node_key, key_type: ed25519 }]";
+    const profile = (anvil["profile.yaml"] ?? "").replace(/provisioning_inputs:\n( .*\n)*/, `${legacy}\n`);
+    expect(parseChainFiles("anvil", { ...anvil, "profile.yaml": profile }).profile.provisioning_inputs).toEqual([
       {
         name: "node_key",
         key_type: "ed25519",
+        bytes: 32,
+        file: { path: "keys/node_key", mode: 0o600, encoding: "hex" },
         type: "secret",
         source: "generated",
         required: true,

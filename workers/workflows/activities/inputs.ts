@@ -1,6 +1,6 @@
 import { parseNodeChain } from "../../../domain/chain/parse.ts";
 import { OrreryError } from "../../../domain/errors.ts";
-import { requireNoInputs } from "../../../domain/saga/inputs.ts";
+import { requireSupportedInputs } from "../../../domain/saga/inputs.ts";
 import type { SagaDeps, SagaRef } from "../deps.ts";
 import { type StepReport, skipped, succeeded } from "../step-record.ts";
 import { birthOf, loadNode, requireProvisioning } from "./nodes.ts";
@@ -17,7 +17,7 @@ export async function validateProvisionInputs(deps: SagaDeps, saga: SagaRef): Pr
   requireProvisioning(state);
   const files = await deps.chainFiles(node.chain, node.chainContentHash);
   const { profile } = parseNodeChain(node.chain, node.nodeType, files);
-  requireNoInputs(profile);
+  requireSupportedInputs(profile);
   const providers = profile.node_types[node.nodeType]?.providers ?? {};
   if (!Object.hasOwn(providers, node.provider)) {
     throw new OrreryError("provider_unavailable", `${node.chain} cannot run at ${node.provider}.`);

@@ -1,0 +1,27 @@
+import type { ChainProfile } from "../chain/profile.ts";
+import type { KeyEncoding, KeyType } from "./key-type.ts";
+
+/** A key that a chain's profile has the platform make, and the file that its nodes find it in. */
+export interface DeclaredKey {
+  readonly name: string;
+  readonly type: KeyType;
+  /** The length of a `random` key; the others have their own. */
+  readonly bytes: number;
+  readonly file: {
+    /** Inside the node's data directory. */
+    readonly path: string;
+    /** Null: the agent's own account. */
+    readonly owner: string | null;
+    readonly mode: number;
+    readonly encoding: KeyEncoding;
+  };
+}
+
+/** The keys of source `generated`, in the profile's order. */
+export function generatedKeys(profile: Pick<ChainProfile, "provisioning_inputs">): readonly DeclaredKey[] {
+  return profile.provisioning_inputs.flatMap((input) => {
+    if (input.type !== "secret" || input.source !== "generated") return [];
+    const { name, key_type: type, bytes, file } = input;
+    return [{ name, type, bytes, file: { ...file, owner: file.owner ?? null } }];
+  });
+}

@@ -1,0 +1,90 @@
+import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
+import type { EpochMs } from "../node/node.ts";
+import { AES_KEY_BYTES, NONCE_BYTES } from "./aes-gcm.ts";
+import type { DeclaredKey } from "./declared.ts";
+import { type DekWrapping, requireWrapping } from "./dek-wrapping.ts";
+import { decryptKey, encryptKey } from "./envelope.ts";
+import { encodeSecret } from "./file-encoding.ts";
+import type { KeySource, KeyType } from "./key-type.ts";
+import { makeKey, seedBytes } from "./make-key.ts";
+import { withSecret } from "./secret.ts";
+
+/** A node's keys as they are kept: the DEK wrapped, each key under the DEK. Bytes are hex. */
+export interface NodeKeySet {
+  readonly nodeId: string;
+  /** The id of the way that the DEK is wrapped by. */
+  readonly wrapping: string;
+  readonly wrappedDek: string;
+  readonly createdAt: EpochMs;
+  readonly keys: readonly StoredKey[];
+}
+
+export interface StoredKey {
+  readonly name: string;
+  readonly type: KeyType;
+  readonly source: KeySource;
+  readonly publicKey: string | null;
+  readonly nonce: string;
+  /** Of the file's bytes: the key as it is encoded for the chain node. */
+  readonly ciphertext: string;
+}
+
+/** Answers fresh random bytes; what is secret of them is overwritten after use. */
+export type RandomBytes = (length: number) => Uint8Array;
+
+/** Makes a node's DEK and keys. Nothing of them is left in the clear. */
+export async function makeKeySet(
+  node: { readonly nodeId: string; readonly createdAt: EpochMs },
+  declared: readonly DeclaredKey[],
+  wrapping: DekWrapping,
+  random: RandomBytes,
+): Promise<NodeKeySet> {
+  return withSecret(random(AES_KEY_BYTES), async (dek) => {
+    const wrapped = await wrapping.wrap(node.nodeId, dek, random(NONCE_BYTES));
+    const keys: StoredKey[] = [];
+    for (const key of declared) keys.push(await storedKey(node.nodeId, key, dek, random));
+    return { ...node, wrapping: wrapping.id, wrappedDek: bytesToHex(wrapped), keys };
+  });
+}
+
+async function storedKey(
+  nodeId: string,
+  { name, type, bytes, file }: DeclaredKey,
+  dek: Uint8Array,
+  random: RandomBytes,
+): Promise<StoredKey> {
+  const { secret, publicKey } = await withSecret(random(seedBytes(type, bytes)), (seed) => makeKey(type, seed));
+  const content = await withSecret(secret, () => encodeSecret(secret, file.encoding));
+  return withSecret(content, async () => {
+    const nonce = random(NONCE_BYTES);
+    const ciphertext = await encryptKey(dek, { nodeId, name }, nonce, content);
+    return {
+      name,
+      type,
+      source: "generated",
+      publicKey: publicKey === null ? null : bytesToHex(publicKey),
+      nonce: bytesToHex(nonce),
+      ciphertext: bytesToHex(ciphertext),
+    };
+  });
+}
+
+/** Uses the node's DEK in the clear for as long as `use` lasts. @throws key_unreadable */
+export async function withDek<T>(
+  { nodeId, wrapping, wrappedDek }: NodeKeySet,
+  known: DekWrapping,
+  use: (dek: Uint8Array) => Promise<T>,
+): Promise<T> {
+  const dek = await requireWrapping(known, wrapping).unwrap(nodeId, hexToBytes(wrappedDek));
+  return withSecret(dek, use);
+}
+
+/** Opens every key once, so that what is kept from now on is known to be good. @throws key_unreadable */
+export async function requireReadable(set: NodeKeySet, known: DekWrapping): Promise<void> {
+  await withDek(set, known, async (dek) => {
+    for (const { name, nonce, ciphertext } of set.keys) {
+      const sealed = { nonce: hexToBytes(nonce), ciphertext: hexToBytes(ciphertext) };
+      await withSecret(await decryptKey(dek, { nodeId: set.nodeId, name }, sealed), () => undefined);
+    }
+  });
+}
