@@ -1,7 +1,14 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createDisplay, type Display } from "./demo/display.ts";
-import { chainHeight, killAndRecover, provisionNode, requireNothingLeft, terminateNode } from "./demo/node-life.ts";
+import {
+  chainHeight,
+  killAndRecover,
+  provisionNode,
+  requireBridged,
+  requireNothingLeft,
+  terminateNode,
+} from "./demo/node-life.ts";
 import { Interrupted, interruptSignal, unlessInterrupted } from "./interrupt.ts";
 import { requireNoProcesses } from "./leftovers.ts";
 import { type Stack, startStack } from "./stack.ts";
@@ -51,6 +58,7 @@ async function main(): Promise<number> {
 async function live(stack: Stack, isOnce: boolean): Promise<void> {
   display.heading("Provisioning one node");
   const node = await provisionNode(stack, display);
+  await display.step("look how the agent came", async (note) => note(await requireBridged(stack)));
   await display.step("call eth_blockNumber", async (note) => note(`block ${await chainHeight(node)}`));
   if (!isOnce) {
     showAddresses(display, stack, node.id, node.endpoints);
@@ -76,6 +84,7 @@ function databaseOption(): { databaseUrl?: string } {
 function showAddresses(out: Display, stack: Stack, nodeId: string, endpoints: Readonly<Record<string, string>>): void {
   out.heading("Up until Ctrl-C");
   out.line(`API           ${stack.url}/api/v1   (documentation at ${stack.url}/api/v1/docs)`);
+  out.line(`bridge        ${stack.bridge.url}   (metrics at ${stack.bridge.httpUrl}/metrics)`);
   for (const [name, url] of Object.entries(endpoints)) out.line(`node ${name.padEnd(8)} ${url}`);
   out.line(`operator key  ${stack.operatorKey}`);
   out.line(`logs          ${stack.logsDir}`);

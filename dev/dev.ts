@@ -36,6 +36,7 @@ async function main(): Promise<number> {
 function showAddresses(stack: Stack): void {
   display.heading("Up until Ctrl-C");
   display.line(`API           ${stack.url}/api/v1   (documentation at ${stack.url}/api/v1/docs)`);
+  display.line(`bridge        ${stack.bridge.url}   (metrics at ${stack.bridge.httpUrl}/metrics)`);
   display.line(`host runner   ${stack.hostRunner.url}`);
   display.line(`Postgres      ${stack.databaseUrl}`);
   display.line(`operator key  ${stack.operatorKey}`);

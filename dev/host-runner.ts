@@ -78,6 +78,8 @@ export async function startHostRunner(options: {
   readonly dataDir: DataDir;
   readonly port: number;
   readonly tokenFile: string;
+  /** A YAML file of what every agent gets beside its own settings. */
+  readonly agentSettingsFile: string;
   readonly signal?: AbortSignal | undefined;
 }): Promise<RunningHostRunner> {
   const group = options.dataDir.start({
@@ -91,6 +93,8 @@ export async function startHostRunner(options: {
       String(options.port),
       "--token-file",
       options.tokenFile,
+      "--agent-settings",
+      options.agentSettingsFile,
     ],
     cwd: options.repoDir,
   });

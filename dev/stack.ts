@@ -1,7 +1,9 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { AgentExtras } from "../agent-bridge/host-runner/bootstrap.ts";
 import { readChainFiles } from "../cli/chain-files.ts";
 import { migrate } from "../db/migrate.ts";
+import { type BridgePlace, type RunningBridge, startBridge } from "./bridge.ts";
 import { type CronDriver, runCron, startCronDriver } from "./cron-driver.ts";
 import { type DataDir, openDataDir } from "./data-dir.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "./database-proxy.ts";
@@ -25,6 +27,8 @@ export interface StackOptions {
   readonly databaseUrl?: string;
   /** How often the cron trigger fires; the platform's minute unless a test wants it sooner or by hand (null). */
   readonly cronEveryMs?: number | null;
+  /** What every agent gets beside its own settings: how it uses the bridge, how quickly it does things. */
+  readonly agents?: Partial<AgentExtras>;
   /** Stands between the Worker and the host runner or agents; tests put their interposers here. */
   readonly interpose?: Interposers;
   /** Gives up starting; what had started is stopped again, and the signal's reason is thrown. */
@@ -39,6 +43,19 @@ export interface Interposers {
   hostRunnerUrl?(realUrl: string): Promise<string>;
   /** In place of the Worker's address, for agents. */
   publicUrl?(realUrl: string): Promise<string>;
+  /** In place of the bridge's address, for agents; null has them connect directly. `edgeUrl` is where a bridge goes on to. */
+  bridgeUrl?(realUrl: string, edgeUrl: string): Promise<string | null>;
+}
+
+/** The stack's bridge, which can be killed at any moment. */
+export interface StackBridge {
+  readonly url: string;
+  readonly httpUrl: string;
+  readonly process: ProcessGroup;
+  /** SIGKILL. */
+  kill(): Promise<void>;
+  /** Starts it again at the same address. */
+  start(): Promise<void>;
 }
 
 export interface Stack {
@@ -49,6 +66,7 @@ export interface Stack {
   readonly api: OperatorApi;
   readonly hostRunner: HostRunner;
   readonly worker: RunningWorker;
+  readonly bridge: StackBridge;
   /** Settles when a part has ended that nobody ended: the stack cannot go on, and whoever runs it should stop it. */
   readonly broken: Promise<Error>;
   /** Fires the cron trigger once and waits for it. */
@@ -98,7 +116,15 @@ async function assemble(
   watch.add(runner.process);
   cleanUps.push(() => stopRunner(runner));
 
-  const place = await workerPlace(options, dataDir, {
+  const port = await keptPort(dataDir.path, "worker");
+  const realUrl = `http://127.0.0.1:${port}`;
+  const publicUrl = (await options.interpose?.publicUrl?.(realUrl)) ?? realUrl;
+  const bridge = await step("start the bridge", () => runBridge(options, dataDir, publicUrl, watch));
+  cleanUps.push(() => bridge.process.stop());
+
+  const place = workerPlace(options, dataDir, port, {
+    PUBLIC_URL: publicUrl,
+    BRIDGE_URL: await bridgeUrlForAgents(options, bridge.url, publicUrl),
     DATABASE_URL: database.databaseUrl,
     DATABASE_WS_PROXY: database.wsProxy,
     MASTER_SECRET: secrets.masterSecret,
@@ -136,6 +162,7 @@ async function assemble(
     get worker() {
       return worker;
     },
+    bridge,
     broken: watch.broken,
     runCron: () => runCron(worker.url),
     killWorker: () => {
@@ -195,11 +222,14 @@ async function startDatabase(options: StackOptions, dataDir: DataDir): Promise<R
 async function startRunner(options: StackOptions, dataDir: DataDir, token: string): Promise<RunningHostRunner> {
   const tokenFile = join(dataDir.path, "host-runner.token");
   writeFileSync(tokenFile, token, { mode: 0o600 });
+  const agentSettingsFile = join(dataDir.path, "agent-settings.yaml");
+  writeFileSync(agentSettingsFile, JSON.stringify(options.agents ?? {}));
   return startHostRunner({
     repoDir: options.repoDir,
     dataDir,
     port: await keptPort(dataDir.path, "host-runner"),
     tokenFile,
+    agentSettingsFile,
     signal: options.signal,
   });
 }
@@ -222,22 +252,60 @@ async function bootHosts(runner: RunningHostRunner): Promise<void> {
   await Promise.all(hosts.map((host) => runner.client.startAgent(host.providerHostId)));
 }
 
-async function workerPlace(
+function workerPlace(
   options: StackOptions,
   dataDir: DataDir,
+  port: number,
   settings: Readonly<Record<string, string>>,
-): Promise<WorkerPlace> {
-  const port = await keptPort(dataDir.path, "worker");
-  const url = `http://127.0.0.1:${port}`;
+): WorkerPlace {
   return {
     repoDir: options.repoDir,
     dataDir,
     entry: options.entry ?? ENTRY,
     port,
-    settings: { ...settings, PUBLIC_URL: (await options.interpose?.publicUrl?.(url)) ?? url },
+    settings,
     watch: options.watch,
     signal: options.signal,
   };
+}
+
+async function runBridge(
+  options: StackOptions,
+  dataDir: DataDir,
+  edgeUrl: string,
+  watch: ReturnType<typeof watchParts>,
+): Promise<StackBridge> {
+  const place: BridgePlace = {
+    repoDir: options.repoDir,
+    dataDir,
+    port: await keptPort(dataDir.path, "bridge"),
+    httpPort: await keptPort(dataDir.path, "bridge-http"),
+    edgeUrl,
+    signal: options.signal,
+  };
+  let running: RunningBridge = await startBridge(place);
+  watch.add(running.process);
+  return {
+    url: running.url,
+    httpUrl: running.httpUrl,
+    get process() {
+      return running.process;
+    },
+    kill: () => {
+      watch.remove(running.process);
+      return running.process.kill();
+    },
+    async start() {
+      running = await startBridge(place);
+      watch.add(running.process);
+    },
+  };
+}
+
+/** Empty where agents shall connect directly. */
+async function bridgeUrlForAgents(options: StackOptions, realUrl: string, edgeUrl: string): Promise<string> {
+  const given = await options.interpose?.bridgeUrl?.(realUrl, edgeUrl);
+  return given === undefined ? realUrl : (given ?? "");
 }
 
 async function pushChains(api: OperatorApi, repoDir: string): Promise<void> {

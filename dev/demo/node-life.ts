@@ -112,6 +112,14 @@ export async function chainHeight(node: NodeAnswer): Promise<number> {
   return Number.parseInt(answer.result, 16);
 }
 
+/** Asks the bridge for its sessions. @throws Error when there is none: the agent connected directly. */
+export async function requireBridged(stack: Stack): Promise<string> {
+  const metrics = await (await fetch(`${stack.bridge.httpUrl}/metrics`)).text();
+  const sessions = Number(/^orrery_bridge_sessions\{mode="stream"\} (\d+)$/m.exec(metrics)?.[1] ?? 0);
+  if (sessions === 0) throw new Error("The bridge has no session: the agent connected directly.");
+  return `through the bridge ${stack.bridge.url}, ${sessions} session${sessions === 1 ? "" : "s"}`;
+}
+
 /** Kills the agent, waits for `down`, starts it again and waits for `healthy`. */
 export async function killAndRecover(stack: Stack, display: Display, nodeId: string): Promise<void> {
   const host = await hostOf(stack, nodeId);

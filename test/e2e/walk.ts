@@ -16,11 +16,21 @@ export interface Walk {
   stop(): Promise<void>;
 }
 
+export interface WalkOptions extends Pick<StackOptions, "cronEveryMs" | "entry"> {
+  /** Starts a bridge of the test's own in front of the edge, and answers its address; agents are given that one. */
+  readonly bridgeTo?: (edgeUrl: string) => Promise<string>;
+  /** How agents come to the edge: through the bridge by a stream unless said otherwise. */
+  readonly way?: AgentWay;
+}
+
+export const AGENT_WAYS = ["bridge by stream", "bridge by unary calls", "direct"] as const;
+export type AgentWay = (typeof AGENT_WAYS)[number];
+
 const SAGA_MS = 90_000;
 const CRON_EVERY_MS = 2_000;
 
 /** The cron trigger is driven by hand, and the Worker is the product's, unless `options` say otherwise. */
-export async function startWalk(options: Pick<StackOptions, "cronEveryMs" | "entry"> = {}): Promise<Walk> {
+export async function startWalk({ bridgeTo, way, ...options }: WalkOptions = {}): Promise<Walk> {
   const dataDir = mkdtempSync(join(tmpdir(), "orrery-e2e-"));
   const lines: { provider?: HttpInterposer; sessions?: SessionInterposer } = {};
   const stack = await startStack({
@@ -29,7 +39,12 @@ export async function startWalk(options: Pick<StackOptions, "cronEveryMs" | "ent
     watch: false,
     cronEveryMs: null,
     ...options,
+    agents: { bridge: { mode: way === "bridge by unary calls" ? "unary" : "stream" } },
     interpose: {
+      bridgeUrl: async (url, edgeUrl) => {
+        if (way === "direct") return null;
+        return bridgeTo === undefined ? url : bridgeTo(edgeUrl);
+      },
       hostRunnerUrl: async (url) => {
         lines.provider = await startHttpInterposer(url);
         return lines.provider.url;
