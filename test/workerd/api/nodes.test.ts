@@ -1,8 +1,12 @@
 import { env } from "cloudflare:workers";
+import { bytesToHex } from "@noble/hashes/utils.js";
 import { uuidv7 } from "uuidv7";
-import { beforeAll, describe, it } from "vitest";
+import { beforeAll, describe, it, vi } from "vitest";
 import { requireNode } from "../../../db/nodes.ts";
 import { callNode } from "../../../durable-objects/shared/stubs.ts";
+import { consumerDeps } from "../../../workers/queues/deps.ts";
+import { drainOutbox } from "../../../workers/queues/drain-outbox.ts";
+import { TestIdentity } from "../durable-objects/test-identity.ts";
 import { activeSubscription, call, callWith, database, idOf, mintKey, recordedSagas } from "./harness.ts";
 
 const NODES = "/api/v1/nodes";
@@ -198,6 +202,49 @@ describe("a node that is there", () => {
     expect(elsewhere.json.code).toBe("invalid_cursor");
   });
 
+  it("shows its agent's keys by their fingerprint, and when and what the agent met", async ({ expect }) => {
+    const quietId = await quietNode();
+    await initialise(quietId);
+    await callNode(env, quietId, (node) => node.expectInstallation(1, null));
+    const identity = new TestIdentity();
+    const claim = identity.claim(quietId);
+    const expected = await call("GET", `${NODES}/${quietId}`, { key: admin });
+    expect(expected.json.agents).toEqual([expect.objectContaining({ enrolled_at: null, key_fingerprint: null })]);
+    await callNode(env, quietId, (node) => node.enroll(claim));
+    const met = { kind: "tampering_reported", code: "frame_forged", message: "m", transport: "bridge" };
+    await database((db) =>
+      db.execute(
+        `insert into node_events (event_id, node_id, incarnation, position, kind, body, occurred_at)
+         values ('${uuidv7()}', '${quietId}', 1, 99, '${met.kind}', '${JSON.stringify(met)}', now())`,
+      ),
+    );
+    const fingerprint = (await sha256Hex(claim.signingKey)).slice(0, 16);
+    const shown = await call("GET", `${NODES}/${quietId}`, { key: admin });
+    expect(shown.json.agents).toEqual([
+      expect.objectContaining({ enrolled_at: expect.stringMatching(/Z$/), key_fingerprint: fingerprint }),
+    ]);
+    const told = await vi.waitUntil(async () => {
+      await drainOutbox(consumerDeps(env), quietId);
+      const answer = await call("GET", `${NODES}/${quietId}/events`, { key: admin });
+      return answer.text.includes("agent_enrolled") && answer;
+    });
+    expect(told.json.items).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({
+          kind: "agent_enrolled",
+          body: { installation_id: claim.installationId, generation: 1, key_fingerprint: fingerprint },
+        }),
+        expect.objectContaining({
+          kind: "tampering_reported",
+          body: { code: "frame_forged", message: "m", transport: "bridge" },
+        }),
+      ]),
+    );
+    for (const key of [claim.signingKey, claim.sealingKey]) {
+      expect(shown.text + told.text).not.toContain(bytesToHex(key));
+    }
+  });
+
   it("is terminated by a saga that asking twice starts once, and a failed one again", async ({ expect }) => {
     const { bindings, terminate } = recordedSagas();
     const quietId = await quietNode();
@@ -226,6 +273,10 @@ describe("a node that is there", () => {
     expect(row.state).toBe("provisioning");
   });
 });
+
+async function sha256Hex(bytes: Uint8Array): Promise<string> {
+  return bytesToHex(new Uint8Array(await crypto.subtle.digest("SHA-256", new Uint8Array(bytes))));
+}
 
 async function initialise(nodeId: string): Promise<void> {
   const row = await database((db) => requireNode(db, { tenant: env.TENANT, userId: null }, nodeId));

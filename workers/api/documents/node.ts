@@ -1,5 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import type { NodeRow } from "../../../db/nodes.ts";
+import { keyFingerprint } from "../../../domain/identity/fingerprint.ts";
 import { displayState } from "../../../domain/node/display-state.ts";
 import {
   APPLICATION_HEALTHS,
@@ -43,6 +44,10 @@ const agentSchema = z
     connected: z.boolean(),
     last_beat_at: maybeInstant,
     version: z.string().nullable(),
+    enrolled_at: maybeInstant.openapi({ description: "When its keys were bound; null while it is only expected." }),
+    key_fingerprint: z.string().nullable().openapi({
+      description: "The first 16 hex digits of the SHA-256 of its signing key.",
+    }),
   })
   .openapi("Agent");
 
@@ -108,5 +113,7 @@ function toAgent(installation: InstallationView): z.output<typeof agentSchema> {
     connected: installation.connected,
     last_beat_at: msToMaybeInstant(installation.lastBeatAt),
     version: installation.agentVersion,
+    enrolled_at: msToMaybeInstant(installation.enrolledAt),
+    key_fingerprint: installation.signingKey === null ? null : keyFingerprint(installation.signingKey),
   };
 }
