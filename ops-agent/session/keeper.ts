@@ -15,6 +15,9 @@ import { Session, type SessionEnd } from "./session.ts";
 import { isTampering, TamperingReports } from "./tampering.ts";
 import { type Attempt, WayChoice } from "./way-choice.ts";
 
+/** A timer cannot be set to more than some 24 days. */
+const WAIT_MAX_MS = 24 * 3_600_000;
+
 export interface KeeperOptions {
   readonly nodeId: string;
   readonly generation: number;
@@ -209,8 +212,9 @@ export class SessionKeeper {
 
   async #pause(end: SessionEnd): Promise<void> {
     const { reconnectMaxMs } = this.#options;
-    const wasHeld = end.kind === "lost" && end.welcomed;
-    const jitter = wasHeld
+    // A bridge's hint is spread already.
+    const isSpread = end.kind === "lost" && end.welcomed && end.reconnectAfterMs === null;
+    const jitter = isSpread
       ? spreadDelayMs(reconnectMaxMs, Math.random())
       : reconnectDelayMs(this.#failures, reconnectMaxMs, Math.random());
     await delay(this.#askedMs(end) + jitter, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
@@ -220,7 +224,7 @@ export class SessionKeeper {
   #askedMs(end: SessionEnd): number {
     if (end.kind === "lost") return Math.min(end.reconnectAfterMs ?? 0, this.#options.reconnectMaxMs);
     if (end.kind !== "goodbye" || this.#isSoonBack) return 0;
-    return end.goodbye.reconnectAfterMs ?? 0;
+    return Math.min(end.goodbye.reconnectAfterMs ?? 0, WAIT_MAX_MS);
   }
 
   /** Every end is named in the log, with its way. */

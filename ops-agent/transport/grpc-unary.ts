@@ -102,12 +102,12 @@ export class GrpcUnary implements Transport {
     }
   }
 
-  /** As much as fits a call. */
+  /** As much as fits a call well. */
   #takeOutbox(): readonly AgentMessage[] {
     let bytes = 0;
     const fitting = this.#outbox.findIndex((outgoing) => {
       bytes += outgoing.bytes;
-      return bytes > DEFAULTS.agent.maxFrameBytes;
+      return bytes > DEFAULTS.agent.maxFrameBytes / 2;
     });
     const count = fitting < 0 ? this.#outbox.length : Math.max(1, fitting);
     return this.#outbox.splice(0, count).map(({ message }) => message);

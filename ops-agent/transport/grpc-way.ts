@@ -60,10 +60,15 @@ export class BridgeWay implements Way {
   }
 
   async isReachable(): Promise<boolean> {
-    const client = this.#connect();
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    client.waitForReady(Date.now() + REACH_MS, (error) => resolve(error === undefined));
-    return promise.finally(() => client.close());
+    try {
+      const client = this.#connect();
+      const { promise, resolve } = Promise.withResolvers<boolean>();
+      client.waitForReady(Date.now() + REACH_MS, (error) => resolve(error === undefined));
+      return await promise.finally(() => client.close());
+    } catch {
+      // Its certificate files cannot be read at this moment.
+      return false;
+    }
   }
 
   #connect(): Client {
@@ -85,7 +90,7 @@ function channelOptions(mode: BridgeSettings["mode"]): ClientOptions {
   return {
     "grpc.max_receive_message_length": MESSAGE_BYTES[mode],
     "grpc.max_send_message_length": MESSAGE_BYTES[mode],
-    "grpc.keepalive_time_ms": 2 * DEFAULTS.heartbeat.beatMs,
+    "grpc.keepalive_time_ms": 3 * DEFAULTS.heartbeat.beatMs,
     "grpc.keepalive_timeout_ms": DEFAULTS.heartbeat.beatMs,
     // Each session connects anew, by the agent's own back-off; a channel's shared one would come on top of it.
     "grpc.use_local_subchannel_pool": 1,
