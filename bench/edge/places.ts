@@ -1,3 +1,4 @@
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { choosePort } from "../../agent-bridge/host-runner/ports.ts";
@@ -9,7 +10,7 @@ import { developmentSecrets } from "../../dev/secrets.ts";
 import { buildWorker, startWorker, type WorkerPlace } from "../../dev/worker.ts";
 import { type Runtimes, runtimesOf } from "../processes.ts";
 
-const REPO_DIR = join(import.meta.dirname, "../..");
+export const REPO_DIR = join(import.meta.dirname, "../..");
 const WORKERS = "bench/edge/workers";
 
 /** A Worker that runs for the bench, as `npm run dev` would run it: built, on disk, one front and one runtime of objects. */
@@ -21,7 +22,7 @@ export interface BenchWorker {
 
 /** The bare object. @param directory where everything of it lives */
 export async function startBare(directory: string): Promise<BenchWorker> {
-  const dataDir = await openDataDir(directory);
+  const dataDir = await openEmpty(directory);
   const place = {
     repoDir: REPO_DIR,
     dataDir,
@@ -69,7 +70,7 @@ export interface EdgeOptions {
 
 /** The product's Worker and a Postgres for it. */
 export async function startEdge({ directory, clockSpeed }: EdgeOptions): Promise<Edge> {
-  const dataDir = await openDataDir(directory);
+  const dataDir = await openEmpty(directory);
   const { masterSecret, bootstrapSecret, hostRunnerToken } = developmentSecrets(dataDir.path);
   const database = await startEmbeddedPostgres({ dataDir: join(dataDir.path, "postgres") });
   await migrate(database.databaseUrl);
@@ -111,6 +112,13 @@ export function startProgram(
   env: NodeJS.ProcessEnv = {},
 ): ProcessGroup {
   return dataDir.start({ name, command: process.execPath, args, cwd: REPO_DIR, env });
+}
+
+/** Each run starts with empty objects, buckets and database. */
+async function openEmpty(directory: string): Promise<DataDir> {
+  const dataDir = await openDataDir(directory);
+  for (const part of ["worker", "postgres"]) rmSync(join(directory, part), { recursive: true, force: true });
+  return dataDir;
 }
 
 async function start(place: WorkerPlace, cleanUps: readonly (() => Promise<void>)[]): Promise<BenchWorker> {

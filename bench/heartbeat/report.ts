@@ -1,10 +1,11 @@
 import { table } from "../../cli/print.ts";
 import type { BeatFigures } from "./beats.ts";
-import type { BeatMeter } from "./bench.ts";
+
 import type { HourFigures } from "./hour.ts";
 import type { Verdict } from "./limits.ts";
 import type { MemoryPerNode } from "./memory.ts";
 import type { NodePrice } from "./price.ts";
+import type { BeatMeter } from "./standing.ts";
 
 export interface HeartbeatFigures {
   readonly quick: boolean;

@@ -1,0 +1,43 @@
+import { uuidv7 } from "uuidv7";
+import type { Way } from "../../ops-agent/transport/way.ts";
+import type { Edge } from "../edge/places.ts";
+import { openInstallation } from "../fleet/installation.ts";
+import { agentLine } from "./agent-line.ts";
+import type { Line } from "./lines.ts";
+
+/** New connections at a time: more would only queue. */
+const PARALLEL = 20;
+/** Nodes that are made by one request. */
+const BATCH = 200;
+
+/** Makes nodes at the edge and has an agent of each in session. @param hosts directory of their states */
+export async function connectAgents(edge: Edge, way: Way, count: number, hosts: string): Promise<readonly Line[]> {
+  const lines: Line[] = [];
+  while (lines.length < count) {
+    const nodes = await edge.makeNodes(Array.from({ length: Math.min(BATCH, count - lines.length) }, () => uuidv7()));
+    const connected = await inLanes(nodes, (node) =>
+      agentLine(way, node, openInstallation(hosts, node.nodeId, edge.masterSecret)),
+    );
+    lines.push(...connected);
+  }
+  return lines;
+}
+
+/** As many lines of one kind. */
+export function connectAll(count: number, connect: () => Promise<Line>): Promise<readonly Line[]> {
+  return inLanes(Array.from({ length: count }), connect);
+}
+
+export function closeAll(lines: readonly Line[]): void {
+  for (const line of lines) line.close();
+}
+
+async function inLanes<T>(items: readonly T[], connect: (item: T) => Promise<Line>): Promise<readonly Line[]> {
+  const lines: Line[] = [];
+  const waiting = items.values();
+  const lane = async () => {
+    for (const item of waiting) lines.push(await connect(item));
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, lane));
+  return lines;
+}
