@@ -248,6 +248,48 @@ export const hosts = pgTable(
   (table) => [index("hosts_node_idx").on(table.nodeId)],
 );
 
+/**
+ * The data encryption key of each node that has keys, wrapped. A row without one says that the node's keys are gone for
+ * good: whoever comes late with new ones, or with the backup, finds that it must not.
+ */
+export const nodeDeks = pgTable("node_deks", {
+  nodeId: uuid("node_id")
+    .primaryKey()
+    .references(() => nodes.id),
+  tenant: text("tenant").notNull(),
+  /** How the DEK is wrapped, for example `master-v1`. */
+  wrapping: text("wrapping"),
+  /** Hex. */
+  wrappedDek: text("wrapped_dek"),
+  createdAt: instant("created_at").notNull(),
+  /** When the copy in R2 was last found to be the same. */
+  backedUpAt: instant("backed_up_at"),
+  deletedAt: instant("deleted_at"),
+  /** When the sweep made sure that nothing came after the deletion. */
+  settledAt: instant("settled_at"),
+});
+
+/** A node's keys, each encrypted with its DEK. */
+export const nodeKeys = pgTable(
+  "node_keys",
+  {
+    nodeId: uuid("node_id")
+      .notNull()
+      .references(() => nodeDeks.nodeId),
+    name: text("name").notNull(),
+    /** As domain/keys names it. */
+    type: text("type").notNull(),
+    /** generated */
+    source: text("source").notNull(),
+    /** Hex; null where the type has none. */
+    publicKey: text("public_key"),
+    nonce: text("nonce").notNull(),
+    ciphertext: text("ciphertext").notNull(),
+    createdAt: instant("created_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.nodeId, table.name] })],
+);
+
 /** What could not be parsed, kept for a person to look at and replay. */
 export const deadLetters = pgTable("dead_letters", {
   id: uuid("id").primaryKey(),

@@ -65,10 +65,9 @@ export const dataPath = template
   });
 
 /** File permissions in octal text, quoted in YAML so that it stays text; set-id bits are refused. */
-export const fileMode = z
-  .string()
-  .regex(/^0?[0-7]{3}$/, 'must be octal permissions in quotes, such as "0644"')
-  .transform((text) => Number.parseInt(text, 8));
+export const fileModeText = z.string().regex(/^0?[0-7]{3}$/, 'must be octal permissions in quotes, such as "0644"');
+
+export const fileMode = fileModeText.transform((text) => Number.parseInt(text, 8));
 
 export const sha256Checksum = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 lower-case hex digits");
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { KEY_ENCODINGS, KEY_TYPES } from "../keys/key-type.ts";
-import { fileMode, inputName, inputPhase } from "./fields.ts";
+import { fileModeText, inputName, inputPhase } from "./fields.ts";
 import { type ChainIssue, chainIssue } from "./issues.ts";
 import { containedPath } from "./paths.ts";
 import type { ChainProfile } from "./profile.ts";
@@ -32,7 +32,10 @@ const keyFile = z.strictObject({
     .string()
     .regex(/^[a-z_][a-z0-9_-]{0,31}$/, "must be the name of an account")
     .optional(),
-  mode: fileMode.prefault("0600").refine((mode) => (mode & 0o007) === 0, "must keep other accounts away from the key"),
+  /** Octal text, as in the file: a parsed profile is stored and read by this schema again. */
+  mode: fileModeText
+    .default("0600")
+    .refine((mode) => (Number.parseInt(mode, 8) & 0o007) === 0, "must keep other accounts away from the key"),
   encoding: z.enum(KEY_ENCODINGS).default("hex"),
 });
 
