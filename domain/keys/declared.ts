@@ -22,6 +22,6 @@ export function generatedKeys(profile: Pick<ChainProfile, "provisioning_inputs">
   return profile.provisioning_inputs.flatMap((input) => {
     if (input.type !== "secret" || input.source !== "generated") return [];
     const { name, key_type: type, bytes, file } = input;
-    return [{ name, type, bytes, file: { ...file, owner: file.owner ?? null } }];
+    return [{ name, type, bytes, file: { ...file, owner: file.owner ?? null, mode: Number.parseInt(file.mode, 8) } }];
   });
 }

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { chainContentHash } from "../../../domain/chain/hash.ts";
 import type { ChainIssue } from "../../../domain/chain/issues.ts";
 import { parseChainFiles, parseNodeChain } from "../../../domain/chain/parse.ts";
+import { profileSchema } from "../../../domain/chain/profile.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 import { generatedKeys } from "../../../domain/keys/declared.ts";
@@ -34,6 +35,11 @@ function issuesOf(files: Readonly<Record<string, string>>): readonly ChainIssue[
 }
 
 describe("parseChainFiles", () => {
+  it("gives a profile that can be stored, and read again by the same rules", () => {
+    const { profile } = parseChainFiles("anvil", anvil);
+    expect(profileSchema.parse(JSON.parse(JSON.stringify(profile)))).toEqual(profile);
+  });
+
   it("reads the chain that ships with Orrery", () => {
     const chain = parseChainFiles("anvil", anvil);
     expect(chain.profile.node_types.full?.providers.local?.instance_type).toBe("process");
@@ -155,7 +161,7 @@ describe("parseChainFiles", () => {
         name: "node_key",
         key_type: "ed25519",
         bytes: 32,
-        file: { path: "keys/node_key", mode: 0o600, encoding: "hex" },
+        file: { path: "keys/node_key", mode: "0600", encoding: "hex" },
         type: "secret",
         source: "generated",
         required: true,

@@ -10,7 +10,7 @@ const generated: ProvisioningInput = {
   source: "generated",
   key_type: "ed25519",
   bytes: 32,
-  file: { path: "keys/node-key", mode: 0o600, encoding: "hex" },
+  file: { path: "keys/node-key", mode: "0600", encoding: "hex" },
 };
 const captured: ProvisioningInput = { ...common, name: "chain_key", source: "chain_generated" };
 const given: ProvisioningInput = { ...common, name: "mnemonic", source: "user_provided" };
