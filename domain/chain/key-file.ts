@@ -8,7 +8,7 @@ import type { Recipe } from "./recipe.ts";
 
 /** Secrets of source `generated`: which key is made, and the file of the node's data directory that it is written to. */
 
-const RANDOM_BYTES = { min: 16, max: 1_024, default: 32 } as const;
+const RANDOM_BYTES = { min: 16, max: 1_024 } as const;
 
 /** Plain, since the file is written where no template is rendered; in its normal form. */
 const keyPath = z
@@ -60,9 +60,10 @@ export const generatedSecret = z
       context.addIssue({ code: "custom", path: ["file", "encoding"], input: file.encoding, message });
     }
   })
+  // A parsed profile is stored and read by this schema again, so what is filled in here must be what may be written.
   .transform(({ bytes, file, ...input }) => ({
     ...input,
-    bytes: bytes ?? RANDOM_BYTES.default,
+    ...(bytes === undefined ? {} : { bytes }),
     file: file ?? keyFile.parse({ path: `keys/${input.name}` }),
   }));
 

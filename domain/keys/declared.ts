@@ -17,11 +17,14 @@ export interface DeclaredKey {
   };
 }
 
+/** The length of a `random` key where its chain says none. */
+const RANDOM_BYTES = 32;
+
 /** The keys of source `generated`, in the profile's order. */
 export function generatedKeys(profile: Pick<ChainProfile, "provisioning_inputs">): readonly DeclaredKey[] {
   return profile.provisioning_inputs.flatMap((input) => {
     if (input.type !== "secret" || input.source !== "generated") return [];
-    const { name, key_type: type, bytes, file } = input;
+    const { name, key_type: type, bytes = RANDOM_BYTES, file } = input;
     return [{ name, type, bytes, file: { ...file, owner: file.owner ?? null, mode: Number.parseInt(file.mode, 8) } }];
   });
 }

@@ -47,7 +47,7 @@ describe("parseChainFiles", () => {
       {
         name: "node_key",
         type: "secp256k1",
-        bytes: 32,
+        bytes: null,
         file: { path: "keys/node-key", owner: null, mode: 0o600, encoding: "hex" },
       },
     ]);
@@ -160,7 +160,6 @@ describe("parseChainFiles", () => {
       {
         name: "node_key",
         key_type: "ed25519",
-        bytes: 32,
         file: { path: "keys/node_key", mode: "0600", encoding: "hex" },
         type: "secret",
         source: "generated",
