@@ -152,6 +152,7 @@ export const ERRORS = {
     status: 409,
     advice: "The node's keys are not in Postgres; restore them with `orrery nodes keys restore`.",
   },
+  key_backup_missing: { status: 404, advice: "There is nothing to restore from; keys of an ended node are deleted." },
   keys_conflict: { status: 409, advice: "Other keys are there already; nothing was overwritten." },
   key_unreadable: {
     status: 500,
@@ -170,7 +171,7 @@ export const ERRORS = {
   },
   inputs_unsupported: {
     status: 422,
-    advice: "Choose a chain that declares no keys and no required inputs; this version cannot provide them.",
+    advice: "Choose a chain whose keys are all generated and that requires no inputs; this version provides no others.",
   },
   provider_error: {
     status: 502,

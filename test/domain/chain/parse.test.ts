@@ -47,7 +47,7 @@ describe("parseChainFiles", () => {
       {
         name: "node_key",
         type: "secp256k1",
-        bytes: null,
+        bytes: 32,
         file: { path: "keys/node-key", owner: null, mode: 0o600, encoding: "hex" },
       },
     ]);

@@ -9,7 +9,6 @@ const generated: ProvisioningInput = {
   name: "node_key",
   source: "generated",
   key_type: "ed25519",
-  bytes: 32,
   file: { path: "keys/node-key", mode: "0600", encoding: "hex" },
 };
 const captured: ProvisioningInput = { ...common, name: "chain_key", source: "chain_generated" };

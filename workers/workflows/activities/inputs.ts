@@ -23,16 +23,12 @@ export async function validateProvisionInputs(deps: SagaDeps, saga: SagaRef): Pr
     throw new OrreryError("provider_unavailable", `${node.chain} cannot run at ${node.provider}.`);
   }
   deps.provider(node.provider);
-  return succeeded("the chain declares no keys and no required inputs");
+  return succeeded("the chain asks for nothing that is not there");
 }
 
 /*
- * ValidateProvisionInputs lets only chains without keys and inputs through, so what the following steps say is true.
+ * ValidateProvisionInputs lets only chains through whose keys the platform makes, so what the following steps say is true.
  */
-
-export async function generateNodeKeys(): Promise<StepReport> {
-  return succeeded("the chain declares no keys");
-}
 
 export async function prepareUserProvidedKeys(): Promise<StepReport> {
   return skipped("the chain declares no keys that its user provides");
@@ -42,14 +38,6 @@ export async function captureChainGeneratedKeys(): Promise<StepReport> {
   return skipped("the chain declares no keys that the node makes itself");
 }
 
-export async function injectKeys(): Promise<StepReport> {
-  return succeeded("the chain declares no keys");
-}
-
 export async function markInputsApplied(): Promise<StepReport> {
   return succeeded("the chain declares no inputs that were given");
-}
-
-export async function deleteKeys(): Promise<StepReport> {
-  return succeeded("no keys were made for this node");
 }

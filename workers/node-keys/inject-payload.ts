@@ -1,0 +1,57 @@
+import { base64Encode } from "@bufbuild/protobuf/wire";
+import { hexToBytes } from "@noble/hashes/utils.js";
+import { OrreryError } from "../../domain/errors.ts";
+import type { DeclaredKey } from "../../domain/keys/declared.ts";
+import { sealDek } from "../../domain/keys/dek-sealing.ts";
+import { masterWrapping } from "../../domain/keys/dek-wrapping.ts";
+import { type NodeKeySet, withDek } from "../../domain/keys/key-set.ts";
+import type { CommandPayload, InjectedKey } from "../../domain/node/command.ts";
+import type { NodeView } from "../../domain/node/node.ts";
+import type { KeyDeps } from "./deps.ts";
+
+/** An X25519 secret key, and a nonce of AES-GCM. */
+const [EXCHANGE_KEY_BYTES, NONCE_BYTES] = [32, 12];
+
+/**
+ * The node's keys as INJECT_KEYS carries them: each as it is stored, and the DEK sealed anew to the active installation.
+ * @throws no_installation, keys_missing, key_unreadable
+ */
+export async function injectPayload(
+  { config, random }: Pick<KeyDeps, "config" | "random">,
+  set: NodeKeySet,
+  declared: readonly DeclaredKey[],
+  view: Pick<NodeView, "installations">,
+): Promise<CommandPayload> {
+  const { installationId, sealingKey } = activeInstallation(view);
+  const keys = declared.map((key) => injectedKey(set, key));
+  const recipient = { nodeId: set.nodeId, installationId };
+  const sealed = await withDek(set, masterWrapping(config.MASTER_SECRET), (dek) =>
+    sealDek(dek, recipient, hexToBytes(sealingKey), {
+      ephemeralSecret: random(EXCHANGE_KEY_BYTES),
+      nonce: random(NONCE_BYTES),
+    }),
+  );
+  return { type: "INJECT_KEYS", sealedDek: base64Encode(sealed), keys };
+}
+
+function activeInstallation({ installations }: Pick<NodeView, "installations">) {
+  const active = installations.find(({ status }) => status === "active");
+  if (active === undefined || active.installationId === null || active.sealingKey === null) {
+    throw new OrreryError("no_installation", "No agent of the node has enrolled its keys.");
+  }
+  return { installationId: active.installationId, sealingKey: active.sealingKey };
+}
+
+function injectedKey({ keys }: NodeKeySet, { name, type, file }: DeclaredKey): InjectedKey {
+  const key = keys.find((stored) => stored.name === name);
+  if (key === undefined) throw new OrreryError("keys_missing", `The node has no key ${name}.`);
+  return {
+    name,
+    keyType: type,
+    nonce: base64Encode(hexToBytes(key.nonce)),
+    ciphertext: base64Encode(hexToBytes(key.ciphertext)),
+    path: file.path,
+    owner: file.owner,
+    mode: file.mode,
+  };
+}
