@@ -6,7 +6,7 @@ import type { SagaEnd } from "../../domain/saga/repair.ts";
 import type { TerminateStep } from "../../domain/saga/steps.ts";
 import { abandonCommand, commandResult, sendStop } from "./activities/commands.ts";
 import { destroyHosts, verifyCleanup } from "./activities/hosts.ts";
-import { deleteKeys } from "./activities/inputs.ts";
+import { deleteNodeKeys } from "./activities/keys.ts";
 import { becomeTerminated, becomeTerminating, getNodeDetails } from "./activities/nodes.ts";
 import { closeSaga, lookForOtherSagas } from "./activities/saga-row.ts";
 import { type SagaDeps, type SagaRef, sagaDeps } from "./deps.ts";
@@ -33,7 +33,7 @@ export class TerminateNode extends WorkflowEntrypoint<Env, SagaParams> {
     );
     await waitForOtherSagas(steps, deps, saga, failures);
     failures.add("SendStop", await stop(steps, deps, saga));
-    failures.add("DeleteKeys", await steps.attempt("DeleteKeys", deleteKeys));
+    failures.add("DeleteKeys", await steps.attempt("DeleteKeys", () => deleteNodeKeys(deps, saga)));
     failures.add("DestroyInfra", await steps.attempt("DestroyInfra", () => destroyHosts(deps, saga)));
     failures.add("VerifyCleanup", await steps.attempt("VerifyCleanup", () => verifyCleanup(deps, saga)));
     // Failing here fails the instance; the sweep starts it again.

@@ -47,7 +47,7 @@ export async function sendStop(deps: SagaDeps, saga: SagaRef): Promise<StepRepor
 }
 
 /** The idempotency key makes a second try within a round answer the first one's command. */
-function enqueue(
+export function enqueue(
   deps: SagaDeps,
   saga: SagaRef,
   payload: CommandPayload,
