@@ -20,6 +20,8 @@ import { CLOSE_MS, lost, OPEN_MS, type Transport, type TransportEnd, type Transp
 
 /** After a call that failed, or one that was to wait and did not. */
 const PAUSE_MS = 250;
+/** Calls that fail one after the other for this long are a lost session: another is quickly had. */
+const REPEAT_MS = 3_000;
 /** How long a call waits for the answer to a Hello, a Proof or a Ping that it carries. */
 const REPLY_MS = 1_000;
 /** What may have gone wrong on the way alone: the same call is made again. */
@@ -132,10 +134,11 @@ export class GrpcUnary implements Transport {
     return this.#outbox.length > 0 || this.#isClosing;
   }
 
-  #isWorthRepeating(error: ServiceError): boolean {
+  #isWorthRepeating({ code, metadata }: ServiceError): boolean {
     this.#failingSince ??= performance.now();
-    const isHinted = endOf(error).reconnectAfterMs !== null;
-    return !isHinted && WORTH_REPEATING.includes(error.code) && performance.now() - this.#failingSince < OPEN_MS;
+    if (!WORTH_REPEATING.includes(code) || performance.now() - this.#failingSince > REPEAT_MS) return false;
+    // What the bridge refuses by name was not lost on the way.
+    return metadata.get("orrery-code").length === 0;
   }
 
   async #take({ exchangeId, messages, closed }: ExchangeAnswer, { waitMs }: Asked, lastedMs: number): Promise<void> {
