@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { until } from "../../dev/ready.ts";
 import { CommandType } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { SeenFrame } from "../../sandbox/session-interposer.ts";
-import { hostOf, requestNode, startWalk, untilSagaEnded, untilState, type Walk } from "./walk.ts";
+import { AGENT_WAYS, hostOf, requestNode, startWalk, untilSagaEnded, untilState, type Walk } from "./walk.ts";
 
 const MANY = 100;
 /** Seldom enough that all of the polling stays below the API's rate limit. */
@@ -12,13 +12,13 @@ const COMMAND_MS = 120_000;
 const LOOK_MS = 50;
 const ENDED = ["completed", "failed", "interrupted", "cancelled", "expired"];
 
-describe("commands to a node whose agent comes and goes", () => {
+describe.each(AGENT_WAYS)("commands to a node whose agent comes and goes (%s)", (way) => {
   let walk: Walk;
   let nodeId: string;
   let host: string;
 
   beforeAll(async () => {
-    walk = await startWalk();
+    walk = await startWalk({ way });
     nodeId = await requestNode(walk.stack);
     await untilSagaEnded(walk.stack, nodeId, "provision-node");
     await untilState(walk.stack, nodeId, ["healthy"]);
