@@ -19,6 +19,8 @@ export const DEFAULTS = {
     configureTtlMs: 5 * MINUTE,
     /** The longest that a saga waits for a command that still makes progress. */
     commandWaitMs: 24 * HOUR,
+    /** How long a re-enrolment waits for the operator to rebuild the host and start its agent. */
+    rebuiltAgentMs: DAY,
     /** How often a command is sent that a restart of the agent or its host cut off. */
     commandRounds: 3,
   },
@@ -123,6 +125,13 @@ export const DEFAULTS = {
     /** A create whose answer was lost may still finish; until then its tag is looked for. */
     createSettleMs: 15 * MINUTE,
     /** Hosts that one sweep works on, and how many of them at once. */
+    sweepBatch: 50,
+    sweepParallel: 4,
+  },
+  keys: {
+    /** A step that was given up may still be writing a backup; an ended node's is looked for once more after this long. */
+    settleMs: 15 * MINUTE,
+    /** Nodes that one sweep works on, and how many of them at once. */
     sweepBatch: 50,
     sweepParallel: 4,
   },

@@ -1,6 +1,7 @@
 import { errorText, log } from "../../durable-objects/shared/log.ts";
 import { type SweepCounts, type SweepDeps, sweepDeps } from "./deps.ts";
 import { sweepHosts } from "./hosts.ts";
+import { sweepNodeKeys } from "./node-keys.ts";
 import { sweepNodeTimers } from "./node-timers.ts";
 import { sweepSagas } from "./sagas.ts";
 
@@ -14,6 +15,7 @@ const SWEEPS: Readonly<Record<string, Sweep>> = {
   sagas: { everyMinutes: 1, run: sweepSagas },
   "node-timers": { everyMinutes: 1, run: sweepNodeTimers },
   hosts: { everyMinutes: 1, run: sweepHosts },
+  "node-keys": { everyMinutes: 5, run: sweepNodeKeys },
 };
 
 /** The Worker's `scheduled` handler. One sweep that fails holds up no other, and its next turn comes by itself. */

@@ -2,6 +2,10 @@ import { env } from "cloudflare:workers";
 import { chainContentHash } from "../../../domain/chain/hash.ts";
 import { writeChainFiles } from "../../../workers/chain-files.ts";
 
+/** One key that the platform makes. */
+export const NODE_KEY =
+  "[{ name: node_key, type: secret, source: generated, key_type: secp256k1, phase: pre_provision, file: { path: keys/node-key } }]";
+
 /** The least chain that is one. `inputs` goes under provisioning_inputs. */
 function tinyChain(inputs: string): Record<string, string> {
   return {
@@ -40,7 +44,7 @@ steps:
 }
 
 /** Stores the chain as a push does; answers its content hash. */
-export async function pushTinyChain(inputs = "[]"): Promise<string> {
+export async function pushTinyChain(inputs: string): Promise<string> {
   const files = tinyChain(inputs);
   const hash = await chainContentHash(files);
   await writeChainFiles(env.CHAINS, "dev", "tiny", hash, files);

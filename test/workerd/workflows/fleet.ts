@@ -6,14 +6,15 @@ import { hostsOfNode } from "../../../db/hosts.ts";
 import { findSaga, insertSaga, sagasOfNode } from "../../../db/sagas.ts";
 import { nodes, subscriptions } from "../../../db/schema.ts";
 import { parseConfig } from "../../../domain/config.ts";
-import { type SagaWorkflow, sagaId } from "../../../domain/saga/ids.ts";
+import { agentReadyEvent, type OnceSaga, reenrolmentId, sagaId } from "../../../domain/saga/ids.ts";
 import type { NodeObject } from "../../../durable-objects/node/object.ts";
 import { type Boot, Cloud } from "../../../sandbox/cloud.ts";
 import { type ConsumerDeps, consumerDeps } from "../../../workers/queues/deps.ts";
 import { drainOutbox } from "../../../workers/queues/drain-outbox.ts";
 import { startInstance } from "../../../workers/workflows/engine.ts";
 import { TestAgent } from "../durable-objects/test-agent.ts";
-import { pushTinyChain } from "./chain.ts";
+import { TestIdentity } from "../durable-objects/test-identity.ts";
+import { NODE_KEY, pushTinyChain } from "./chain.ts";
 
 const CLOUD_ORIGIN = new URL(env.HOST_RUNNER_URL).origin;
 const LOOK_AGAIN_MS = 3;
@@ -40,6 +41,7 @@ export class Fleet implements AsyncDisposable {
   readonly cloud = new Cloud();
   readonly #scripts = new Map<string, CommandBehaviour>();
   readonly #unbooted = new Set<string>();
+  readonly #rebuilt = new Map<string, { readonly generation: number; readonly identity: TestIdentity }>();
   readonly #agents = new Map<string, TestAgent>();
   readonly #answered = new Map<TestAgent, number>();
   readonly #running: Promise<void>;
@@ -71,7 +73,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** A node as the API leaves it: rows for subscription and node, no object yet. */
-  async orderNode(inputs = "[]"): Promise<string> {
+  async orderNode(inputs = NODE_KEY): Promise<string> {
     const chainContentHash = await pushTinyChain(inputs);
     const subscriptionId = uuidv7();
     const nodeId = uuidv7();
@@ -94,16 +96,41 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** Commits the saga's row, as the API does; answers its id. */
-  async orderSaga(workflow: SagaWorkflow, nodeId: string): Promise<string> {
+  async orderSaga(workflow: OnceSaga, nodeId: string): Promise<string> {
     const id = sagaId(workflow, nodeId);
     await query((db) => insertSaga(db, { id, tenant: "dev", workflow, nodeId, requestedBy: "key:test" }, new Date()));
     return id;
   }
 
-  async start(workflow: SagaWorkflow, nodeId: string): Promise<string> {
+  async start(workflow: OnceSaga, nodeId: string): Promise<string> {
     const id = await this.orderSaga(workflow, nodeId);
     await startInstance(env, workflow, id, { nodeId });
     return id;
+  }
+
+  /** Expects another installation and commits the saga's row, as the API does; answers the saga's id. */
+  async orderReenrolment(nodeId: string, generation: number): Promise<string> {
+    const workflow = "reenroll-node";
+    const id = reenrolmentId(nodeId, generation);
+    await query((db) => insertSaga(db, { id, tenant: "dev", workflow, nodeId, requestedBy: "key:test" }, new Date()));
+    const wait = { workflow, instanceId: id, eventType: agentReadyEvent(generation) } as const;
+    await stubOf(nodeId).replaceInstallation(generation, wait);
+    return id;
+  }
+
+  async startReenrolment(nodeId: string, generation: number): Promise<string> {
+    const id = await this.orderReenrolment(nodeId, generation);
+    await startInstance(env, "reenroll-node", id, { nodeId });
+    return id;
+  }
+
+  /** The disk of this node's host is rebuilt, with the token of that generation: another agent comes up on it. */
+  rebuild(nodeId: string, generation: number): void {
+    this.#rebuilt.set(nodeId, { generation, identity: new TestIdentity(uuidv7()) });
+    for (const { host } of this.cloud.hosts(nodeId)) {
+      this.#agents.get(host.providerHostId)?.socket.close(1000);
+      this.#agents.delete(host.providerHostId);
+    }
   }
 
   /** Waits until the saga's row is closed; the row is what the rest of the system sees. */
@@ -188,7 +215,8 @@ export class Fleet implements AsyncDisposable {
   async #dial(hostId: string, { nodeId, generation }: Boot["request"]["agent"]): Promise<void> {
     try {
       this.#epoch += 1;
-      this.#agents.set(hostId, await TestAgent.knock(stubOf(nodeId), this.#epoch, { generation }));
+      const disk = this.#rebuilt.get(nodeId) ?? { generation };
+      this.#agents.set(hostId, await TestAgent.knock(stubOf(nodeId), this.#epoch, disk));
     } catch {
       // The object is being evicted under the test; the next turn dials again.
     }

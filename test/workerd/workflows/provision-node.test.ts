@@ -51,8 +51,10 @@ describe("provisioning a node", { timeout: 60_000 }, () => {
     expect(JSON.stringify(await fleet.steps(id, nodeId))).not.toContain(token);
   });
 
-  it("refuses a chain that declares a key before any host is paid for", async ({ expect }) => {
-    const nodeId = await fleet.orderNode("[{ name: node_key, type: secret, source: generated, phase: pre_provision }]");
+  it("refuses a chain that declares a key from elsewhere before any host is paid for", async ({ expect }) => {
+    const nodeId = await fleet.orderNode(
+      "[{ name: mnemonic, type: secret, source: user_provided, phase: pre_provision }]",
+    );
     const id = await fleet.start("provision-node", nodeId);
     expect(await fleet.ended(id)).toMatchObject({ status: "failed", code: "inputs_unsupported" });
     expect(await fleet.state(nodeId)).toBe("failed");
@@ -93,8 +95,8 @@ describe("provisioning a node", { timeout: 60_000 }, () => {
     const nodeId = await fleet.orderNode();
     fleet.script(nodeId, passing.script);
     expect(await fleet.ended(await fleet.start("provision-node", nodeId))).toMatchObject({ status: "succeeded" });
-    const { CONFIGURE, START } = COMMAND_TYPES;
-    expect(passing.sent).toEqual([CONFIGURE, CONFIGURE, CONFIGURE, START]);
+    const { CONFIGURE, INJECT_KEYS, START } = COMMAND_TYPES;
+    expect(passing.sent).toEqual([CONFIGURE, CONFIGURE, CONFIGURE, INJECT_KEYS, START]);
 
     const lasting = cutOff(Number.POSITIVE_INFINITY);
     const doomedId = await fleet.orderNode();
