@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { choosePort } from "../agent-bridge/host-runner/ports.ts";
 import type { DataDir } from "./data-dir.ts";
@@ -63,7 +63,7 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
       "dev",
       ...script,
       "--config",
-      configFile(place),
+      place.watch ? configFile(place) : builtConfig(place),
       "--env-file",
       envFile,
       "--ip",
@@ -97,6 +97,13 @@ export async function startWorker(place: WorkerPlace): Promise<RunningWorker> {
 
 function configFile({ repoDir, config = "wrangler.toml" }: WorkerPlace): string {
   return join(repoDir, config);
+}
+
+/** A copy that belongs to the build: `wrangler dev` reloads when the file changes that it was given. */
+function builtConfig(place: WorkerPlace): string {
+  const copy = join(buildDir(place), "wrangler.toml");
+  copyFileSync(configFile(place), copy);
+  return copy;
 }
 
 function buildDir(place: WorkerPlace): string {
