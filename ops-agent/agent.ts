@@ -68,6 +68,7 @@ export class Agent {
       advertiseHost: settings.advertise_host,
       runtime: runtimeFor(settings, log),
       probe: this.#probe,
+      installationId: identity.installationId,
       sealingSecretKey: () => identity.sealingSecretKey(),
     });
     this.#executor = new CommandExecutor({

@@ -5,8 +5,9 @@ import type { NodeChain } from "../../domain/chain/parse.ts";
 import { type Platform, templateScope } from "../../domain/chain/scope.ts";
 import { renderTemplate, type TemplateScope } from "../../domain/chain/template.ts";
 import { OrreryError } from "../../domain/errors.ts";
-import type { ConfigurePayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import type { ConfigurePayload, InjectKeysPayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { CommandContext } from "../commands/handlers.ts";
+import { injectKeys } from "../keys/inject-keys.ts";
 import type { Probe } from "../probe/probe.ts";
 import type { DataDir } from "../recipe/data-dir.ts";
 import { runRecipe } from "../recipe/runner.ts";
@@ -23,6 +24,7 @@ export interface ChainNodeOptions {
   readonly advertiseHost: string;
   readonly runtime: RuntimeAdapter;
   readonly probe: Probe;
+  readonly installationId: string;
   /** X25519, 32 bytes: opens what was sealed to this installation. Not to be written to. */
   readonly sealingSecretKey: () => Uint8Array;
 }
@@ -79,6 +81,11 @@ export class ChainNode {
       output.end();
       await finished(output).catch(() => undefined);
     }
+  }
+
+  /** INJECT_KEYS: the node's keys as files of its data directory. */
+  injectKeys(payload: InjectKeysPayload, { signal }: CommandContext): Promise<Record<string, string>> {
+    return injectKeys(payload, this.#options, signal);
   }
 
   async start({ signal }: CommandContext): Promise<Record<string, string>> {

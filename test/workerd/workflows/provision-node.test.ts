@@ -1,11 +1,12 @@
 import { evictDurableObject, introspectWorkflowInstance } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, it, vi } from "vitest";
+import { findNodeKeys } from "../../../db/node-keys.ts";
 import { COMMAND_TYPES } from "../../../domain/node/command.ts";
 import { sagaId } from "../../../domain/saga/ids.ts";
 import { SAGA_STEPS } from "../../../domain/saga/steps.ts";
 import type { TestAgent } from "../durable-objects/test-agent.ts";
-import { Fleet, stubOf } from "./fleet.ts";
+import { Fleet, query, stubOf } from "./fleet.ts";
 
 /** FAILURE_KIND_INTERRUPTED of the protocol. */
 const INTERRUPTED = 2;
@@ -139,22 +140,27 @@ describe("provisioning a node", { timeout: 60_000 }, () => {
     expect(await fleet.ended(id)).toMatchObject({ status: "succeeded" });
   });
 
-  it.concurrent.for(FORWARD_STEPS)("ends in failed with no host when %s fails for good", async (name, { expect }) => {
-    const nodeId = await fleet.orderNode();
-    const id = sagaId("provision-node", nodeId);
-    await using instance = await introspectWorkflowInstance(env.PROVISION_NODE, id);
-    await instance.modify(async (m) => {
-      await m.disableRetryDelays();
-      await m.mockStepError({ name }, new Error("it broke"));
-    });
-    await fleet.start("provision-node", nodeId);
-    expect(await fleet.ended(id)).toMatchObject({ status: "failed", code: "internal" });
-    expect(await fleet.state(nodeId)).toBe("failed");
-    expect(fleet.cloud.hosts(nodeId)).toEqual([]);
-    expect((await fleet.hostRows(nodeId)).every(({ status }) => status === "destroyed")).toBe(true);
-    const steps = await fleet.steps(id, nodeId);
-    expect(steps.filter(({ status }) => status === "failed").map((step) => step.name)).toEqual([name]);
-  });
+  it.concurrent.for(FORWARD_STEPS)(
+    "ends in failed with no host and no keys when %s fails for good",
+    async (name, { expect }) => {
+      const nodeId = await fleet.orderNode();
+      const id = sagaId("provision-node", nodeId);
+      await using instance = await introspectWorkflowInstance(env.PROVISION_NODE, id);
+      await instance.modify(async (m) => {
+        await m.disableRetryDelays();
+        await m.mockStepError({ name }, new Error("it broke"));
+      });
+      await fleet.start("provision-node", nodeId);
+      expect(await fleet.ended(id)).toMatchObject({ status: "failed", code: "internal" });
+      expect(await fleet.state(nodeId)).toBe("failed");
+      expect(fleet.cloud.hosts(nodeId)).toEqual([]);
+      expect((await fleet.hostRows(nodeId)).every(({ status }) => status === "destroyed")).toBe(true);
+      expect((await query((db) => findNodeKeys(db, nodeId))).set).toBeNull();
+      expect(await env.NODE_KEYS.head(`dev/${nodeId}.json`)).toBeNull();
+      const steps = await fleet.steps(id, nodeId);
+      expect(steps.filter(({ status }) => status === "failed").map((step) => step.name)).toEqual([name]);
+    },
+  );
 
   it.concurrent.for(FORWARD_STEPS)(
     "ends in syncing when the node's object is evicted after %s",

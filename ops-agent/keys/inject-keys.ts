@@ -1,0 +1,66 @@
+import { OrreryError } from "../../domain/errors.ts";
+import { openDek } from "../../domain/keys/dek-sealing.ts";
+import { decryptKey } from "../../domain/keys/envelope.ts";
+import { withSecret } from "../../domain/keys/secret.ts";
+import type { EncryptedKey, InjectKeysPayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import type { DataDir } from "../recipe/data-dir.ts";
+import { accountOf } from "./accounts.ts";
+import { type KeyFile, writeKeyFiles } from "./key-files.ts";
+
+/** Which installation the keys must be sealed to, and where they go. */
+export interface KeyHost {
+  readonly nodeId: string;
+  readonly installationId: string;
+  /** X25519, 32 bytes; not to be written to. */
+  readonly sealingSecretKey: () => Uint8Array;
+  readonly dataDir: DataDir;
+}
+
+/** A key file can be read and written by its account and group, and by nobody else. */
+const MODE_BITS = 0o660;
+
+/**
+ * INJECT_KEYS: decrypts all of the node's keys before it writes any, and overwrites what it held in the clear, however it
+ * ends. The same keys again are a success.
+ * @throws key_unreadable, key_injection_failed, disk_full, path_outside_data_dir
+ */
+export async function injectKeys(
+  { sealedDek, keys }: InjectKeysPayload,
+  { nodeId, installationId, sealingSecretKey, dataDir }: KeyHost,
+  signal: AbortSignal,
+): Promise<Record<string, string>> {
+  const places = await placesOf(keys);
+  const contents: Uint8Array[] = [];
+  try {
+    const dek = await openDek(sealedDek, { nodeId, installationId }, sealingSecretKey());
+    await withSecret(dek, async () => {
+      for (const key of keys) contents.push(await decryptKey(dek, { nodeId, name: key.name }, key));
+    });
+    signal.throwIfAborted();
+    await writeKeyFiles(
+      dataDir,
+      contents.flatMap((content, index) => {
+        const place = places[index];
+        return place === undefined ? [] : [{ ...place, content }];
+      }),
+    );
+  } finally {
+    for (const content of contents) content.fill(0);
+  }
+  return { keys: keys.map(({ name }) => name).join(",") };
+}
+
+/** Everything that can be refused without a key in the clear. */
+async function placesOf(keys: readonly EncryptedKey[]): Promise<readonly Omit<KeyFile, "content">[]> {
+  if (new Set(keys.map(({ path }) => path)).size < keys.length) {
+    throw new OrreryError("key_injection_failed", "Two keys have the same path.");
+  }
+  return Promise.all(
+    keys.map(async ({ name, path, mode, owner }) => {
+      if ((mode & MODE_BITS) === 0 || (mode & ~MODE_BITS) !== 0) {
+        throw new OrreryError("key_injection_failed", `The key ${name} cannot have the mode ${mode.toString(8)}.`);
+      }
+      return { name, path, mode, owner: owner === "" ? null : await accountOf(owner) };
+    }),
+  );
+}
