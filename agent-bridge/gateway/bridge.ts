@@ -3,6 +3,7 @@ import {
   Server,
   ServerCredentials,
   type ServerDuplexStream,
+  type ServerOptions,
   type ServerUnaryCall,
   type sendUnaryData,
   status,
@@ -29,7 +30,7 @@ import type { Logger } from "./log.ts";
 import { type BridgeMetrics, createMetrics } from "./metrics.ts";
 import { Refusal } from "./refusal.ts";
 import { Sessions } from "./sessions.ts";
-import type { BridgeSettings, BridgeTls } from "./settings.ts";
+import type { BridgeLimits, BridgeSettings, BridgeTls } from "./settings.ts";
 import { StreamSession } from "./stream-session.ts";
 
 /**
@@ -49,16 +50,17 @@ export class Bridge {
     this.#settings = settings;
     this.#log = log;
     this.metrics = createMetrics(() => this.sessions.bufferedBytes());
-    const { edgeUrl, sessionsMax, connectionsMax, listen } = settings;
-    this.sessions = new Sessions({ edgeUrl, sessionsMax, metrics: this.metrics, log });
+    const { edgeUrl, sessionsMax, connectionsMax, listen, limits } = settings;
+    this.sessions = new Sessions({ edgeUrl, limits, sessionsMax, metrics: this.metrics, log });
     this.#exchanges = new Exchanges(this.sessions);
-    this.#grpc = new Server(GRPC_OPTIONS);
+    this.#grpc = new Server(optionsOf(settings.limits));
     this.#grpc.addService(agentGatewayService, this.#handlers());
     this.#door = new FrontDoor({
       grpc: this.#grpc,
       credentials: credentialsOf(settings.tls),
       listen,
       connectionsMax,
+      openMs: limits.openMs,
       metrics: this.metrics,
     });
   }
@@ -89,7 +91,7 @@ export class Bridge {
   #handlers() {
     return {
       Enroll: (call: ServerUnaryCall<EnrollRequest, EnrollResponse>, answer: sendUnaryData<EnrollResponse>) =>
-        this.#answer(answer, () => passEnrolment(this.#settings.edgeUrl, call.request)),
+        this.#answer(answer, () => this.#enrol(call.request)),
       Session: (call: ServerDuplexStream<AgentMessage, ControlMessage>) => this.#stream(call),
       Heartbeat: (
         call: ServerUnaryCall<HeartbeatRequest, HeartbeatResponse>,
@@ -105,6 +107,11 @@ export class Bridge {
           return create(ReportResponseSchema, { answer: exchange });
         }),
     };
+  }
+
+  async #enrol(request: EnrollRequest): Promise<EnrollResponse> {
+    this.sessions.requireNotDraining();
+    return passEnrolment(this.#settings.edgeUrl, request, this.#settings.limits.openMs);
   }
 
   #stream(call: ServerDuplexStream<AgentMessage, ControlMessage>): void {
@@ -133,14 +140,20 @@ export class Bridge {
 
 const DRAIN_PATIENCE_MS = 3_000;
 
-const GRPC_OPTIONS = {
-  "grpc.max_receive_message_length": DEFAULTS.agent.maxFrameBytes + 1_024,
-  "grpc.max_concurrent_streams": DEFAULTS.bridge.streamsPerConnection,
-  // A connection without a call, and one whose peer is gone, must not stay.
-  "grpc.max_connection_idle_ms": DEFAULTS.bridge.connectionIdleMs,
-  "grpc.keepalive_time_ms": DEFAULTS.bridge.keepaliveMs,
-  "grpc.keepalive_timeout_ms": DEFAULTS.bridge.openMs,
-} as const;
+function optionsOf(limits: BridgeLimits): ServerOptions {
+  return {
+    "grpc.max_receive_message_length": DEFAULTS.agent.maxFrameBytes + 1_024,
+    "grpc.max_concurrent_streams": limits.streamsPerConnection,
+    // A connection without a call, and one whose peer is gone, must not stay.
+    "grpc.max_connection_idle_ms": limits.connectionIdleMs,
+    "grpc.keepalive_time_ms": limits.keepaliveMs,
+    "grpc.keepalive_timeout_ms": limits.openMs,
+    // Megabytes that one connection may hold before it gets no further stream; gRPC's own default is no limit.
+    "grpc-node.max_session_memory": 32,
+    // Counts every message for an introspection service that is not served here.
+    "grpc.enable_channelz": 0,
+  };
+}
 
 function credentialsOf(tls: BridgeTls | null): ServerCredentials {
   if (tls === null) return ServerCredentials.createInsecure();

@@ -2,9 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { type RawData, WebSocket } from "ws";
-import { z } from "zod";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { isErrorCode } from "../../domain/errors.ts";
 import {
   type AgentMessage,
   AgentMessageSchema,
@@ -12,37 +10,40 @@ import {
   ControlMessageSchema,
   PongSchema,
 } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
-import type { Caller } from "./caller.ts";
-import type { BridgeMetrics } from "./metrics.ts";
-import { Refusal, refusalOf } from "./refusal.ts";
+import { edgeUnreachable, Refusal, refusalOf } from "./refusal.ts";
+import type { SessionContext } from "./sessions.ts";
 
 export interface EdgeHandlers {
   onOpen(): void;
-  onMessage(message: ControlMessage): void;
-  /** What was sent has left: more may follow. */
+  /** @param bytes of the frame that it came in */
+  onMessage(message: ControlMessage, bytes: number): void;
+  /** After a `send` that answered false: what was sent has left, more may follow. */
   onDrain(): void;
-  /** The connection is over; a Refusal says why there was none. Called once. */
-  onEnd(refusal: Refusal | null): void;
+  /** The connection is over, or there was none. Called once. */
+  onEnd(refusal: Refusal): void;
 }
 
 const REFUSAL_BYTES = 16 * 1024;
-const refusalSchema = z.object({ code: z.string() });
+const CLOSE_MS = 2_000;
+const PONG_TEXT = "pong";
 const PONG = create(ControlMessageSchema, { body: { case: "pong", value: create(PongSchema) } });
 
 /** One agent's WebSocket to its node's object. A Ping is the text `ping`, which the edge answers without waking it. */
 export class EdgeConnection {
   readonly #socket: WebSocket;
   readonly #handlers: EdgeHandlers;
-  readonly #metrics: BridgeMetrics;
+  readonly #context: SessionContext;
+  #isFull = false;
   #isEnded = false;
 
-  constructor(edgeUrl: string, { nodeId, headers }: Caller, handlers: EdgeHandlers, metrics: BridgeMetrics) {
+  constructor(context: SessionContext, handlers: EdgeHandlers) {
+    this.#context = context;
     this.#handlers = handlers;
-    this.#metrics = metrics;
-    const stop = metrics.edgeConnect.startTimer();
-    this.#socket = new WebSocket(`${edgeUrl.replace(/^http/, "ws")}/api/v1/agents/${nodeId}/session`, {
+    const stop = context.metrics.edgeConnect.startTimer();
+    const { nodeId, headers } = context.caller;
+    this.#socket = new WebSocket(`${context.edgeUrl.replace(/^http/, "ws")}/api/v1/agents/${nodeId}/session`, {
       headers: { ...headers },
-      handshakeTimeout: DEFAULTS.bridge.openMs,
+      handshakeTimeout: context.limits.openMs,
       maxPayload: DEFAULTS.agent.maxFrameBytes,
       perMessageDeflate: false,
     });
@@ -52,19 +53,18 @@ export class EdgeConnection {
     });
     this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     this.#socket.on("unexpected-response", (_request, response) => void this.#refused(response));
-    this.#socket.on("error", () => this.#end(unreachable()));
-    this.#socket.on("close", () => this.#end(null));
+    this.#socket.on("error", () => this.#end(edgeUnreachable()));
+    this.#socket.on("close", () => this.#end(edgeUnreachable("The edge closed.")));
   }
 
   /** Answers whether more may be sent before `onDrain`. */
   send(message: AgentMessage): boolean {
     if (this.#socket.readyState !== WebSocket.OPEN) return true;
     const isPing = message.body.case === "ping";
-    this.#metrics.frames.inc({ direction: "up", kind: isPing ? "ping" : "frame" });
-    this.#socket.send(isPing ? "ping" : toBinary(AgentMessageSchema, message), { binary: !isPing }, () => {
-      if (this.#socket.bufferedAmount <= DEFAULTS.bridge.bufferBytes) this.#handlers.onDrain();
-    });
-    return this.#socket.bufferedAmount <= DEFAULTS.bridge.bufferBytes;
+    this.#context.metrics.frames.inc({ direction: "up", kind: isPing ? "ping" : "frame" });
+    this.#socket.send(isPing ? "ping" : toBinary(AgentMessageSchema, message), { binary: !isPing }, this.#sent);
+    this.#isFull = this.#socket.bufferedAmount > this.#context.limits.bufferBytes;
+    return !this.#isFull;
   }
 
   /** Bytes that the edge has not taken yet. */
@@ -90,26 +90,29 @@ export class EdgeConnection {
     } else this.#socket.terminate();
   }
 
+  readonly #sent = (): void => {
+    if (!this.#isFull || this.#socket.bufferedAmount > this.#context.limits.bufferBytes) return;
+    this.#isFull = false;
+    this.#handlers.onDrain();
+  };
+
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#isEnded) return;
-    this.#metrics.frames.inc({ direction: "down", kind: isBinary ? "frame" : "pong" });
-    if (!isBinary) {
-      this.#handlers.onMessage(PONG);
+    const bytes = toBytes(data);
+    const message = isBinary ? frameOf(bytes) : pongOf(bytes);
+    if (message === null) {
+      this.#end(new Refusal(status.UNAVAILABLE, "malformed_frame", "The edge sent what is no frame."));
       return;
     }
-    try {
-      this.#handlers.onMessage(fromBinary(ControlMessageSchema, toBytes(data)));
-    } catch {
-      this.#end(new Refusal(status.UNAVAILABLE, "malformed_frame", "The edge sent what is no frame."));
-    }
+    this.#context.metrics.frames.inc({ direction: "down", kind: isBinary ? "frame" : "pong" });
+    this.#handlers.onMessage(message, bytes.byteLength);
   }
 
   async #refused(response: IncomingMessage): Promise<void> {
-    const reason = await reasonOf(response);
-    this.#end(reason === null ? unreachable() : refusalOf(response.statusCode ?? 502, reason));
+    this.#end(refusalOf(response.statusCode ?? 502, await bodyOf(response)));
   }
 
-  #end(refusal: Refusal | null): void {
+  #end(refusal: Refusal): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#socket.terminate();
@@ -117,27 +120,32 @@ export class EdgeConnection {
   }
 }
 
-const CLOSE_MS = 2_000;
-
-/** The code of the edge's problem document, or null where something else has answered. */
-async function reasonOf(response: IncomingMessage) {
+/** The beginning of an answer's body: a problem document is short. */
+async function bodyOf(response: IncomingMessage): Promise<Uint8Array> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
   try {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
     for await (const chunk of response) {
       if (!Buffer.isBuffer(chunk) || bytes > REFUSAL_BYTES) break;
       bytes += chunk.length;
       chunks.push(chunk);
     }
-    const { code } = refusalSchema.parse(JSON.parse(Buffer.concat(chunks).toString("utf8")));
-    return isErrorCode(code) ? code : null;
+  } catch {
+    // What came before it broke off may say enough.
+  }
+  return Buffer.concat(chunks);
+}
+
+function frameOf(bytes: Uint8Array): ControlMessage | null {
+  try {
+    return fromBinary(ControlMessageSchema, bytes);
   } catch {
     return null;
   }
 }
 
-function unreachable(): Refusal {
-  return new Refusal(status.UNAVAILABLE, "edge_unreachable");
+function pongOf(bytes: Uint8Array): ControlMessage | null {
+  return Buffer.from(bytes).toString("latin1") === PONG_TEXT ? PONG : null;
 }
 
 function toBytes(data: RawData): Uint8Array {

@@ -1,24 +1,17 @@
 import { randomBytes } from "node:crypto";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { DEFAULTS } from "../../domain/defaults.ts";
 import {
   type AgentMessage,
-  type ControlMessage,
-  ControlMessageSchema,
   type Exchange,
   type ExchangeAnswer,
   ExchangeAnswerSchema,
 } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { type Caller, isSameCaller } from "./caller.ts";
 import { EdgeConnection } from "./edge-connection.ts";
-import { Refusal } from "./refusal.ts";
+import { KeptMessages } from "./kept-messages.ts";
+import { edgeUnreachable, Refusal } from "./refusal.ts";
 import type { OpenSession, SessionContext } from "./sessions.ts";
-
-interface Kept {
-  readonly message: ControlMessage;
-  readonly bytes: number;
-}
 
 /**
  * A session by unary calls. What the edge says is kept until the agent says that it has it; what a repeated call carries
@@ -28,40 +21,41 @@ export class ExchangeSession implements OpenSession {
   readonly mode = "unary";
   readonly id = randomBytes(16).toString("hex");
   readonly #context: SessionContext;
+  readonly #forgotten: () => void;
   readonly #edge: EdgeConnection;
-  readonly #toSend: AgentMessage[] = [];
-  readonly #kept: Kept[] = [];
-  #keptBytes = 0;
-  #isOpen = false;
+  readonly #kept: KeptMessages;
+  /** Settles when the edge has taken the connection, or never will. */
+  readonly #opened = Promise.withResolvers<void>();
+  readonly #idle: NodeJS.Timeout;
+  /** While the edge takes less than the agent says. */
+  #drained: PromiseWithResolvers<void> | null = null;
+  /** While the agent takes less than the edge says. */
+  #untaken: NodeJS.Timeout | null = null;
   #sequence = 0n;
-  /** Control messages that the agent has. */
-  #received = 0n;
   #waiting: (() => void) | null = null;
   #refusal: Refusal | null = null;
-  #idle: NodeJS.Timeout;
 
-  constructor(context: SessionContext) {
+  /** @param forgotten called when the session has ended and its last call had time to hear of it */
+  constructor(context: SessionContext, forgotten: () => void) {
     this.#context = context;
-    this.#idle = this.#idleTimer();
-    this.#edge = new EdgeConnection(
-      context.edgeUrl,
-      context.caller,
-      {
-        onOpen: () => {
-          this.#isOpen = true;
-          for (const message of this.#toSend.splice(0)) this.#edge.send(message);
-        },
-        onMessage: (message) => this.#keep(message),
-        onDrain: () => undefined,
-        onEnd: (refusal) =>
-          this.end(refusal ?? new Refusal(status.UNAVAILABLE, "edge_unreachable", "The edge closed.")),
+    this.#forgotten = forgotten;
+    this.#kept = new KeptMessages(context.limits.bufferBytes);
+    const idle = new Refusal(status.NOT_FOUND, "exchange_lost", "Nobody called for too long.");
+    this.#idle = setTimeout(() => this.end(idle), context.limits.exchangeIdleMs);
+    this.#edge = new EdgeConnection(context, {
+      onOpen: () => this.#opened.resolve(),
+      onMessage: (message, bytes) => {
+        this.#kept.keep(message, bytes);
+        this.#slowEdge();
+        this.#waiting?.();
       },
-      context.metrics,
-    );
+      onDrain: () => this.#drain(),
+      onEnd: (refusal) => this.end(refusal),
+    });
   }
 
   get bufferedBytes(): number {
-    return this.#edge.bufferedBytes + this.#keptBytes;
+    return this.#edge.bufferedBytes + this.#kept.bytes;
   }
 
   isOf(caller: Caller): boolean {
@@ -73,20 +67,19 @@ export class ExchangeSession implements OpenSession {
    * @throws Refusal when the session has ended and there is nothing left to tell
    */
   async call({ sequence, messages, received, waitMs }: Exchange): Promise<ExchangeAnswer> {
-    this.#idle.refresh();
-    this.#forget(received);
+    if (this.#refusal === null) this.#idle.refresh();
+    this.#kept.forget(received);
+    this.#slowEdge();
     if (sequence > this.#sequence) {
       this.#sequence = sequence;
-      for (const message of messages) this.#send(message);
+      await this.#pass(messages);
     }
-    if (this.#kept.length === 0 && this.#refusal === null) await this.#wait(waitMs);
-    this.#idle.refresh();
-    if (this.#kept.length === 0 && this.#refusal !== null) throw this.#refusal;
-    return create(ExchangeAnswerSchema, {
-      exchangeId: this.id,
-      messages: this.#kept.map(({ message }) => message),
-      closed: this.#refusal !== null,
-    });
+    if (this.#kept.isEmpty && this.#refusal === null) await this.#wait(waitMs);
+    if (this.#refusal === null) this.#idle.refresh();
+    if (this.#kept.isEmpty && this.#refusal !== null) throw this.#refusal;
+    const { messages: next, isAll } = this.#kept.next();
+    const closed = isAll && this.#refusal !== null;
+    return create(ExchangeAnswerSchema, { exchangeId: this.id, messages: next, closed });
   }
 
   end(refusal: Refusal): void {
@@ -95,53 +88,64 @@ export class ExchangeSession implements OpenSession {
     clearTimeout(this.#idle);
     this.#edge.close();
     this.#context.refused(refusal);
+    this.#context.closed(this);
+    this.#opened.resolve();
+    this.#drain();
+    this.#slowEdge();
     this.#waiting?.();
-    // The next call, if there is one, hears of the end and of what came before it.
-    setTimeout(() => this.#context.closed(this), this.#kept.length > 0 ? ENDED_KEPT_MS : 0).unref();
+    setTimeout(this.#forgotten, ENDED_KEPT_MS).unref();
   }
 
-  #send(message: AgentMessage): void {
-    if (!this.#isOpen) {
-      if (this.#toSend.length < EARLY_MESSAGES) this.#toSend.push(message);
-    } else if (!this.#edge.send(message)) {
-      this.end(new Refusal(status.UNAVAILABLE, "edge_unreachable", "The edge takes nothing."));
+  /** The answer to a call waits until the edge takes what it carried: so a slow edge slows its agent. */
+  async #pass(messages: readonly AgentMessage[]): Promise<void> {
+    await this.#opened.promise;
+    if (this.#drained !== null) this.end(edgeTakesNothing());
+    for (const message of messages) {
+      if (this.#refusal !== null) return;
+      if (!this.#edge.send(message)) this.#drained ??= Promise.withResolvers();
     }
+    if (this.#drained === null) return;
+    const patience = setTimeout(() => this.end(edgeTakesNothing()), this.#context.limits.exchangeWaitMs);
+    await this.#drained.promise;
+    clearTimeout(patience);
   }
 
-  #keep(message: ControlMessage): void {
-    const bytes = toBinary(ControlMessageSchema, message).byteLength;
-    this.#kept.push({ message, bytes });
-    this.#keptBytes += bytes;
-    if (this.#keptBytes > DEFAULTS.bridge.bufferBytes) this.#edge.pause();
-    this.#waiting?.();
+  #drain(): void {
+    this.#drained?.resolve();
+    this.#drained = null;
   }
 
-  #forget(received: bigint): void {
-    while (this.#received < received) {
-      const kept = this.#kept.shift();
-      if (kept === undefined) return;
-      this.#received += 1n;
-      this.#keptBytes -= kept.bytes;
+  /** The edge waits while its agent does not take what there is; an agent that never takes it has lost its session. */
+  #slowEdge(): void {
+    if (this.#kept.isFull && this.#refusal === null) {
+      this.#edge.pause();
+      this.#untaken ??= setTimeout(() => this.end(agentTakesNothing()), this.#context.limits.exchangeIdleMs);
+      return;
     }
-    if (this.#keptBytes <= DEFAULTS.bridge.bufferBytes) this.#edge.resume();
+    if (this.#untaken === null) return;
+    clearTimeout(this.#untaken);
+    this.#untaken = null;
+    this.#edge.resume();
   }
 
   async #wait(waitMs: number): Promise<void> {
     this.#waiting?.();
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, Math.min(waitMs, DEFAULTS.bridge.exchangeWaitMs));
+    const timer = setTimeout(resolve, Math.min(waitMs, this.#context.limits.exchangeWaitMs));
     this.#waiting = resolve;
     await promise;
     clearTimeout(timer);
     if (this.#waiting === resolve) this.#waiting = null;
   }
-
-  #idleTimer(): NodeJS.Timeout {
-    const idle = new Refusal(status.NOT_FOUND, "exchange_lost", "Nobody called for too long.");
-    return setTimeout(() => this.end(idle), DEFAULTS.bridge.exchangeIdleMs);
-  }
 }
 
-/** A Hello, and whatever an agent may send behind it before the edge has taken the connection. */
-const EARLY_MESSAGES = 8;
+/** The next call after a session's end hears of it, and of what came before it, for so long. */
 const ENDED_KEPT_MS = 10_000;
+
+function edgeTakesNothing(): Refusal {
+  return edgeUnreachable("The edge takes nothing.");
+}
+
+function agentTakesNothing(): Refusal {
+  return new Refusal(status.RESOURCE_EXHAUSTED, "exchange_lost", "The agent does not take what it is told.");
+}

@@ -25,13 +25,7 @@ export class Exchanges {
 
   #begin(caller: Caller): ExchangeSession {
     const session = this.#sessions.begin(caller, (context) => {
-      const started: ExchangeSession = new ExchangeSession({
-        ...context,
-        closed: (ended) => {
-          this.#open.delete(started.id);
-          context.closed(ended);
-        },
-      });
+      const started: ExchangeSession = new ExchangeSession(context, () => this.#open.delete(started.id));
       return started;
     });
     this.#open.set(session.id, session);

@@ -1,6 +1,5 @@
 import { createServer, type Server, type Socket } from "node:net";
 import type { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
-import { DEFAULTS } from "../../domain/defaults.ts";
 import type { BridgeMetrics } from "./metrics.ts";
 import type { ListenAddress } from "./settings.ts";
 
@@ -9,6 +8,8 @@ interface FrontDoorOptions {
   readonly credentials: ServerCredentials;
   readonly listen: ListenAddress;
   readonly connectionsMax: number;
+  /** A connection that says nothing for so long is closed. */
+  readonly openMs: number;
   readonly metrics: BridgeMetrics;
 }
 
@@ -59,7 +60,7 @@ export class FrontDoor {
     // Looked at by its count of bytes: listening for them here would take them from gRPC.
     const silent = setTimeout(() => {
       if (socket.bytesRead === 0) socket.destroy();
-    }, DEFAULTS.bridge.openMs);
+    }, this.#options.openMs);
     socket.once("error", () => socket.destroy());
     socket.once("close", () => {
       clearTimeout(silent);

@@ -23,6 +23,12 @@ export function createMetrics(bufferedBytes: () => number) {
       labelNames: ["mode"] as const,
       registers,
     }),
+    opens: new Counter({
+      name: "orrery_bridge_opens_total",
+      help: "Sessions that agents have begun here.",
+      labelNames: ["mode"] as const,
+      registers,
+    }),
     connections: new Gauge({
       name: "orrery_bridge_connections",
       help: "Connections of agents at this moment, those without a session included.",

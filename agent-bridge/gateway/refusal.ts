@@ -1,5 +1,6 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { z } from "zod";
+import { ERRORS, type ErrorCode, isErrorCode } from "../../domain/errors.ts";
 
 /** Why a call ends, as gRPC says it: a status, and an error code of the registry in the trailing metadata. */
 export class Refusal extends Error implements ServiceError {
@@ -19,9 +20,26 @@ export class Refusal extends Error implements ServiceError {
   }
 }
 
-/** How gRPC names what the edge refused over HTTP. */
-export function refusalOf(httpStatus: number, reason: ErrorCode): Refusal {
-  return new Refusal(STATUS[httpStatus] ?? status.UNAVAILABLE, reason);
+/** How gRPC names what the edge refused over HTTP; without a code of the registry something else has answered. */
+export function refusalOf(httpStatus: number, body: Uint8Array): Refusal {
+  const reason = codeOf(body);
+  return reason === null ? edgeUnreachable() : new Refusal(STATUS[httpStatus] ?? status.UNAVAILABLE, reason);
+}
+
+export function edgeUnreachable(details?: string): Refusal {
+  return new Refusal(status.UNAVAILABLE, "edge_unreachable", details);
+}
+
+const problemSchema = z.object({ code: z.string() });
+
+/** The code of a problem document, if it is one. */
+function codeOf(body: Uint8Array): ErrorCode | null {
+  try {
+    const { code } = problemSchema.parse(JSON.parse(new TextDecoder().decode(body)));
+    return isErrorCode(code) ? code : null;
+  } catch {
+    return null;
+  }
 }
 
 const STATUS: Readonly<Record<number, status>> = {

@@ -3,6 +3,7 @@ import type { Caller } from "./caller.ts";
 import type { Logger } from "./log.ts";
 import type { BridgeMetrics, SessionMode } from "./metrics.ts";
 import { Refusal } from "./refusal.ts";
+import type { BridgeLimits } from "./settings.ts";
 
 /** A session that passes this bridge, whichever way the agent calls. */
 export interface OpenSession {
@@ -15,6 +16,7 @@ export interface OpenSession {
 export interface SessionContext {
   readonly caller: Caller;
   readonly edgeUrl: string;
+  readonly limits: BridgeLimits;
   readonly metrics: BridgeMetrics;
   refused(refusal: Refusal): void;
   closed(session: OpenSession): void;
@@ -22,6 +24,7 @@ export interface SessionContext {
 
 interface SessionsOptions {
   readonly edgeUrl: string;
+  readonly limits: BridgeLimits;
   readonly sessionsMax: number;
   readonly metrics: BridgeMetrics;
   readonly log: Logger;
@@ -53,12 +56,13 @@ export class Sessions {
 
   /** @throws Refusal when no further session may begin here */
   begin<S extends OpenSession>(caller: Caller, start: (context: SessionContext) => S): S {
-    if (this.#isDraining) throw new Refusal(status.UNAVAILABLE, "bridge_draining");
+    this.requireNotDraining();
     if (this.#open.size >= this.#options.sessionsMax) throw new Refusal(status.RESOURCE_EXHAUSTED, "bridge_overloaded");
-    const { edgeUrl, metrics, log } = this.#options;
+    const { edgeUrl, limits, metrics, log } = this.#options;
     const session = start({
       caller,
       edgeUrl,
+      limits,
       metrics,
       refused: (refusal) => {
         metrics.refusals.inc({ code: refusal.reason });
@@ -70,7 +74,13 @@ export class Sessions {
     });
     this.#open.add(session);
     metrics.sessions.inc({ mode: session.mode });
+    metrics.opens.inc({ mode: session.mode });
     return session;
+  }
+
+  /** @throws Refusal */
+  requireNotDraining(): void {
+    if (this.#isDraining) throw new Refusal(status.UNAVAILABLE, "bridge_draining");
   }
 
   /**

@@ -41,8 +41,23 @@ export interface BridgeSettings {
   readonly sessionsMax: number;
   readonly connectionsMax: number;
   readonly drainMs: number;
+  readonly limits: BridgeLimits;
   readonly logLevel: string;
 }
+
+/** What no operator needs to set: how long each thing may take, and how much may be held for a slow side. */
+export type BridgeLimits = Readonly<
+  Record<
+    | "streamsPerConnection"
+    | "connectionIdleMs"
+    | "keepaliveMs"
+    | "bufferBytes"
+    | "openMs"
+    | "exchangeIdleMs"
+    | "exchangeWaitMs",
+    number
+  >
+>;
 
 export interface ListenAddress {
   readonly host: string;
@@ -70,6 +85,7 @@ export function readSettings(environment: Readonly<Record<string, string | undef
     sessionsMax: settings.SESSIONS_MAX,
     connectionsMax: settings.CONNECTIONS_MAX,
     drainMs: settings.DRAIN_MS,
+    limits: DEFAULTS.bridge,
     logLevel: settings.LOG_LEVEL,
   };
 }

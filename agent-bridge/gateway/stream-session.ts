@@ -1,5 +1,4 @@
 import { type ServerDuplexStream, status } from "@grpc/grpc-js";
-import { DEFAULTS } from "../../domain/defaults.ts";
 import type { AgentMessage, ControlMessage } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { EdgeConnection } from "./edge-connection.ts";
 import { Refusal } from "./refusal.ts";
@@ -15,32 +14,28 @@ export class StreamSession implements OpenSession {
   readonly #context: SessionContext;
   readonly #edge: EdgeConnection;
   readonly #firstMessage: NodeJS.Timeout;
+  /** Bytes that the agent has not taken yet. */
+  #pendingBytes = 0;
   #isEnded = false;
 
   constructor(call: ServerDuplexStream<AgentMessage, ControlMessage>, context: SessionContext) {
     this.#call = call;
     this.#context = context;
     const silent = new Refusal(status.DEADLINE_EXCEEDED, "malformed_frame", "The session did not begin with a Hello.");
-    this.#firstMessage = setTimeout(() => this.end(silent), 2 * DEFAULTS.bridge.openMs);
-    this.#edge = new EdgeConnection(
-      context.edgeUrl,
-      context.caller,
-      {
-        onOpen: () => this.#listen(),
-        onMessage: (message) => this.#toAgent(message),
-        onDrain: () => this.#call.resume(),
-        onEnd: (refusal) =>
-          this.end(refusal ?? new Refusal(status.UNAVAILABLE, "edge_unreachable", "The edge closed.")),
-      },
-      context.metrics,
-    );
+    this.#firstMessage = setTimeout(() => this.end(silent), 2 * context.limits.openMs);
+    this.#edge = new EdgeConnection(context, {
+      onOpen: () => this.#listen(),
+      onMessage: (message, bytes) => this.#toAgent(message, bytes),
+      onDrain: () => this.#call.resume(),
+      onEnd: (refusal) => this.end(refusal),
+    });
     call.on("cancelled", () => this.#finish());
     call.on("error", () => this.#finish());
-    call.on("drain", () => this.#edge.resume());
+    call.on("drain", () => this.#resumeEdge());
   }
 
   get bufferedBytes(): number {
-    return this.#edge.bufferedBytes;
+    return this.#edge.bufferedBytes + this.#pendingBytes;
   }
 
   end(refusal: Refusal): void {
@@ -62,8 +57,19 @@ export class StreamSession implements OpenSession {
     });
   }
 
-  #toAgent(message: ControlMessage): void {
-    if (!this.#isEnded && !this.#call.write(message)) this.#edge.pause();
+  #toAgent(message: ControlMessage, bytes: number): void {
+    if (this.#isEnded) return;
+    this.#pendingBytes += bytes;
+    const mayGoOn = this.#call.write(message, () => {
+      this.#pendingBytes -= bytes;
+      this.#resumeEdge();
+    });
+    // gRPC counts messages, which may be large.
+    if (!mayGoOn || this.#pendingBytes > this.#context.limits.bufferBytes) this.#edge.pause();
+  }
+
+  #resumeEdge(): void {
+    if (!this.#call.writableNeedDrain && this.#pendingBytes <= this.#context.limits.bufferBytes) this.#edge.resume();
   }
 
   #finish(): void {
