@@ -21,6 +21,8 @@ export const DEFAULTS = {
     commandWaitMs: 24 * HOUR,
     /** How long a re-enrolment waits for the operator to rebuild the host and start its agent. */
     rebuiltAgentMs: DAY,
+    /** How often it looks for the agent, should the word of its arrival be lost. */
+    rebuiltRoundMs: HOUR,
     /** How often a command is sent that a restart of the agent or its host cut off. */
     commandRounds: 3,
   },
@@ -74,8 +76,8 @@ export const DEFAULTS = {
     bufferBytes: 512 * 1024,
     /** The edge has this long to take a connection, the agent to send its first message. */
     openMs: 10 * SECOND,
-    /** A session by unary calls that is not called for this long has ended. */
-    exchangeIdleMs: 45 * SECOND,
+    /** A session by unary calls that nobody calls for this long has ended: its agent always has a call under way. */
+    exchangeIdleMs: 15 * SECOND,
     /** The longest that a unary call is held open for an answer. */
     exchangeWaitMs: 20 * SECOND,
     /** On SIGTERM agents are told to reconnect, spread over this long; then the bridge ends. */

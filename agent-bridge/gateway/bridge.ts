@@ -98,12 +98,12 @@ export class Bridge {
         answer: sendUnaryData<HeartbeatResponse>,
       ) =>
         this.#answer(answer, async () => {
-          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange);
+          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange, hangUpOf(call));
           return create(HeartbeatResponseSchema, { answer: exchange });
         }),
       Report: (call: ServerUnaryCall<ReportRequest, ReportResponse>, answer: sendUnaryData<ReportResponse>) =>
         this.#answer(answer, async () => {
-          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange);
+          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange, hangUpOf(call));
           return create(ReportResponseSchema, { answer: exchange });
         }),
     };
@@ -159,4 +159,11 @@ function credentialsOf(tls: BridgeTls | null): ServerCredentials {
   if (tls === null) return ServerCredentials.createInsecure();
   const pair = { cert_chain: tls.certificate, private_key: tls.key };
   return ServerCredentials.createSsl(tls.clientCa, [pair], tls.clientCa !== null);
+}
+
+/** Fires when the caller has hung up. */
+function hangUpOf(call: ServerUnaryCall<unknown, unknown>): AbortSignal {
+  const hangUp = new AbortController();
+  call.on("cancelled", () => hangUp.abort());
+  return hangUp.signal;
 }

@@ -26,11 +26,13 @@ export class ExchangeSession implements OpenSession {
   readonly #kept: KeptMessages;
   /** Settles when the edge has taken the connection, or never will. */
   readonly #opened = Promise.withResolvers<void>();
-  readonly #idle: NodeJS.Timeout;
   /** While the edge takes less than the agent says. */
   #drained: PromiseWithResolvers<void> | null = null;
   /** While the agent takes less than the edge says. */
   #untaken: NodeJS.Timeout | null = null;
+  #idle: NodeJS.Timeout;
+  /** Calls that are under way: while there is one the session is not idle. */
+  #calls = 0;
   #sequence = 0n;
   #waiting: (() => void) | null = null;
   #refusal: Refusal | null = null;
@@ -40,8 +42,7 @@ export class ExchangeSession implements OpenSession {
     this.#context = context;
     this.#forgotten = forgotten;
     this.#kept = new KeptMessages(context.limits.bufferBytes);
-    const idle = new Refusal(status.NOT_FOUND, "exchange_lost", "Nobody called for too long.");
-    this.#idle = setTimeout(() => this.end(idle), context.limits.exchangeIdleMs);
+    this.#idle = this.#awaitCall();
     this.#edge = new EdgeConnection(context, {
       onOpen: () => this.#opened.resolve(),
       onMessage: (message, bytes) => {
@@ -63,19 +64,22 @@ export class ExchangeSession implements OpenSession {
   }
 
   /**
-   * One call. Answers what the edge has said and the agent does not have yet, or waits for it as long as asked.
+   * One call. Answers what the edge has said and the agent does not have yet, or waits for it as long as asked, and as
+   * long as the caller is there.
    * @throws Refusal when the session has ended and there is nothing left to tell
    */
-  async call({ sequence, messages, received, waitMs }: Exchange): Promise<ExchangeAnswer> {
-    if (this.#refusal === null) this.#idle.refresh();
+  async call({ sequence, messages, received, waitMs }: Exchange, abandoned: AbortSignal): Promise<ExchangeAnswer> {
+    clearTimeout(this.#idle);
+    this.#calls += 1;
     this.#kept.forget(received);
     this.#slowEdge();
     if (sequence > this.#sequence) {
       this.#sequence = sequence;
       await this.#pass(messages);
     }
-    if (this.#kept.isEmpty && this.#refusal === null) await this.#wait(waitMs);
-    if (this.#refusal === null) this.#idle.refresh();
+    if (this.#kept.isEmpty && this.#refusal === null) await this.#wait(waitMs, abandoned);
+    this.#calls -= 1;
+    if (this.#calls === 0 && this.#refusal === null) this.#idle = this.#awaitCall();
     if (this.#kept.isEmpty && this.#refusal !== null) throw this.#refusal;
     const { messages: next, isAll } = this.#kept.next();
     const closed = isAll && this.#refusal !== null;
@@ -128,9 +132,16 @@ export class ExchangeSession implements OpenSession {
     this.#edge.resume();
   }
 
-  async #wait(waitMs: number): Promise<void> {
+  #awaitCall(): NodeJS.Timeout {
+    const idle = new Refusal(status.NOT_FOUND, "exchange_lost", "Nobody called for too long.");
+    return setTimeout(() => this.end(idle), this.#context.limits.exchangeIdleMs);
+  }
+
+  async #wait(waitMs: number, abandoned: AbortSignal): Promise<void> {
     this.#waiting?.();
     const { promise, resolve } = Promise.withResolvers<void>();
+    // Who has hung up is not waited for: an agent that was killed is idle from now on.
+    abandoned.addEventListener("abort", () => resolve(), { once: true });
     const timer = setTimeout(resolve, Math.min(waitMs, this.#context.limits.exchangeWaitMs));
     this.#waiting = resolve;
     await promise;

@@ -15,12 +15,12 @@ export class Exchanges {
   }
 
   /** @throws Refusal */
-  async call(caller: Caller, exchange: Exchange | undefined): Promise<ExchangeAnswer> {
+  async call(caller: Caller, exchange: Exchange | undefined, abandoned: AbortSignal): Promise<ExchangeAnswer> {
     if (exchange === undefined)
       throw new Refusal(status.INVALID_ARGUMENT, "invalid_request", "The exchange is missing.");
     const session = exchange.exchangeId === "" ? this.#begin(caller) : this.#open.get(exchange.exchangeId);
     if (session?.isOf(caller) !== true) throw new Refusal(status.NOT_FOUND, "exchange_lost");
-    return session.call(exchange);
+    return session.call(exchange, abandoned);
   }
 
   #begin(caller: Caller): ExchangeSession {
