@@ -26,7 +26,7 @@ export class BridgeProcess {
       env,
       stdio: ["ignore", "pipe", "inherit"],
     });
-    const [line] = await once(createInterface({ input: child.stdout }), "line");
+    const [line] = await Promise.race([once(createInterface({ input: child.stdout }), "line"), endOf(child)]);
     return new BridgeProcess(z.object({ url: z.string() }).parse(JSON.parse(String(line))).url, child);
   }
 
@@ -36,4 +36,9 @@ export class BridgeProcess {
     this.#child.kill(signal);
     await ended;
   }
+}
+
+async function endOf(child: ChildProcess): Promise<never> {
+  const [code] = await once(child, "exit");
+  throw new Error(`The bridge ended with ${code} before it listened.`);
 }
