@@ -71,6 +71,15 @@ export const commandSchema = z.looseObject({
   message: z.string().nullable(),
 });
 
+export const keySchema = z.looseObject({
+  name: z.string(),
+  type: z.string(),
+  source: z.string(),
+  public_key: z.string().nullable(),
+  created_at: z.string(),
+  backed_up_at: z.string().nullable(),
+});
+
 const sagaStepSchema = z.looseObject({
   name: z.string(),
   status: z.string(),

@@ -1,7 +1,8 @@
 import { and, desc, eq } from "drizzle-orm";
+import { insertAudit } from "./audit.ts";
 import type { Executor, Transaction } from "./client.ts";
 import { type PageRequest, pageAfter } from "./page.ts";
-import { apiKeys, auditLog, bootstrapUses, users } from "./schema.ts";
+import { apiKeys, bootstrapUses, users } from "./schema.ts";
 
 export type ApiKeyRow = typeof apiKeys.$inferSelect;
 
@@ -29,7 +30,7 @@ export async function insertApiKey(
   audit: { readonly id: string; readonly actor: string },
 ): Promise<void> {
   await tx.insert(apiKeys).values(key);
-  await tx.insert(auditLog).values({
+  await insertAudit(tx, {
     id: audit.id,
     tenant: key.tenant,
     actor: audit.actor,

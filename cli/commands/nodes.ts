@@ -9,6 +9,7 @@ import { record, table, time } from "../print.ts";
 import { followSaga, readSagas, stepLine } from "../saga-view.ts";
 import { type Session, sessionOf } from "../session.ts";
 import { addNodeCommands, COMMAND_COLUMNS } from "./node-commands.ts";
+import { addNodeKeys } from "./node-keys.ts";
 
 const WAIT_MS = 10 * 60_000;
 const SHOWN_COMMANDS = 5;
@@ -55,6 +56,7 @@ export function addNodes(program: Command): void {
     .action((node: string, options: Paging, command: Command) => events(node, options, sessionOf(command)));
 
   addNodeCommands(nodes);
+  addNodeKeys(nodes);
 
   addWait(nodes.command("terminate"))
     .description("Stop a node and remove everything it has")

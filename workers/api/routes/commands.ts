@@ -3,11 +3,9 @@ import { uuidv7 } from "uuidv7";
 import { withDatabase } from "../../../db/client.ts";
 import { requireNode } from "../../../db/nodes.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
-import { type ErrorCode, errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 import type { CommandPayload } from "../../../domain/node/command.ts";
-import type { NodeContract } from "../../../durable-objects/node/contract.ts";
-import { callNode } from "../../../durable-objects/shared/stubs.ts";
-import { type ApiContext, actorOf, viewerOf } from "../context.ts";
+import { callObject } from "../call-object.ts";
+import { actorOf, viewerOf } from "../context.ts";
 import { defineRoute, idempotencyHeaders, jsonRequest, jsonResponse, newRouter } from "../define-route.ts";
 import { commandSchema, toCommand } from "../documents/command.ts";
 import { uuid } from "../fields.ts";
@@ -142,21 +140,6 @@ export const commandRoutes = newRouter()
     const view = await callObject(c, id, "command_not_found", (node) => node.cancelCommand(commandId, actorOf(c)));
     return c.json(toCommand(view), 202);
   });
-
-/** The object of a node that has its row is there once the saga has begun; before that `absent` says what is missing. */
-async function callObject<T>(
-  c: ApiContext,
-  nodeId: string,
-  absent: ErrorCode,
-  call: (node: NodeContract) => Promise<T>,
-): Promise<T> {
-  try {
-    return await callNode(c.env, nodeId, call);
-  } catch (thrown) {
-    if (errorCodeOf(thrown) !== "node_not_found") throw thrown;
-    throw new OrreryError(absent, "The node is just being created.", {}, { cause: thrown });
-  }
-}
 
 /** A grace of 0 leaves it to the chain's runtime file, which the agent has. */
 function payloadOf(body: z.output<typeof newCommand>): CommandPayload {
