@@ -65,7 +65,7 @@ describe("a session by a stream", () => {
         .record({ opening: bytes, signature: bytes })
         .map((value): AgentMessage => create(AgentMessageSchema, { body: { case: "proof", value } })),
       fc
-        .record({ counter: fc.bigUint({ max: 2n ** 64n - 1n }), body: bytes, mac: bytes })
+        .record({ counter: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), body: bytes, mac: bytes })
         .map((value): AgentMessage => create(AgentMessageSchema, { body: { case: "sealed", value } })),
     );
     const sent = fc.sample(message, 300);
@@ -92,7 +92,7 @@ describe("a session by a stream", () => {
     [409, "agent_not_enrolled", status.ABORTED],
     [403, "agent_revoked", status.PERMISSION_DENIED],
     [429, "rate_limited", status.RESOURCE_EXHAUSTED],
-    [503, "dependency_unavailable", status.UNAVAILABLE],
+    [503, "database_unavailable", status.UNAVAILABLE],
   ])("that the edge refuses with %i %s ends with that code", async (httpStatus, code, expected) => {
     edge.refusal = { status: httpStatus, body: problem(code) };
     const end = await open().status;
