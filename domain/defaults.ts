@@ -67,9 +67,14 @@ export const DEFAULTS = {
   bridge: {
     sessionsMax: 20_000,
     connectionsMax: 25_000,
-    streamsPerConnection: 1_000,
-    /** A connection that carries no call for this long is closed. */
+    /** Calls at once by one connection; an agent has a connection of its own and makes two. */
+    streamsPerConnection: 32,
+    /** A connection that brings no session which the edge has taken is closed after this long. */
     connectionIdleMs: MINUTE,
+    /** Unary calls whose message has not come yet: each may hold as much as a frame. */
+    awaitedCalls: 256,
+    /** Enrolments at once: anyone may ask for one, and each asks the edge. */
+    enrolments: 256,
     /** A connection is asked this often whether its peer lives. */
     keepaliveMs: 30 * SECOND,
     /** What one agent's session may hold in the bridge before the faster side is made to wait. */

@@ -14,6 +14,7 @@ import {
   type ControlMessage,
   type EnrollRequest,
   type EnrollResponse,
+  type ExchangeAnswer,
   type HeartbeatRequest,
   type HeartbeatResponse,
   HeartbeatResponseSchema,
@@ -23,8 +24,9 @@ import {
 } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { agentGatewayService } from "../../proto/grpc.ts";
 import { callerOf } from "./caller.ts";
-import { passEnrolment } from "./enrolment.ts";
+import { Enrolments } from "./enrolment.ts";
 import { Exchanges } from "./exchanges.ts";
+import { FirstMessages } from "./first-message.ts";
 import { FrontDoor } from "./front-door.ts";
 import type { Logger } from "./log.ts";
 import { type BridgeMetrics, createMetrics } from "./metrics.ts";
@@ -45,6 +47,7 @@ export class Bridge {
   readonly #grpc: Server;
   readonly #door: FrontDoor;
   readonly #exchanges: Exchanges;
+  readonly #enrolments: Enrolments;
 
   constructor(settings: BridgeSettings, log: Logger) {
     this.#settings = settings;
@@ -53,15 +56,18 @@ export class Bridge {
     const { edgeUrl, sessionsMax, connectionsMax, listen, limits } = settings;
     this.sessions = new Sessions({ edgeUrl, limits, sessionsMax, metrics: this.metrics, log });
     this.#exchanges = new Exchanges(this.sessions);
-    this.#grpc = new Server(optionsOf(settings.limits));
+    this.#enrolments = new Enrolments(edgeUrl, limits, this.sessions);
+    const { interceptor } = new FirstMessages(limits, this.metrics);
+    this.#grpc = new Server({ ...optionsOf(limits), interceptors: [interceptor] });
     this.#grpc.addService(agentGatewayService, this.#handlers());
     this.#door = new FrontDoor({
       grpc: this.#grpc,
       credentials: credentialsOf(settings.tls),
       listen,
       connectionsMax,
-      openMs: limits.openMs,
+      limits,
       metrics: this.metrics,
+      peers: () => this.sessions.peers(),
     });
   }
 
@@ -73,12 +79,13 @@ export class Bridge {
   /** Sends every agent away with a hint of when to come back, then ends what is left. */
   async drain(random: () => number): Promise<void> {
     this.#log.info({ sessions: this.sessions.size }, "draining");
-    this.#door.close();
+    const isEmpty = this.#door.close();
     this.sessions.drain(() => random() * this.#settings.drainMs);
+    // It asks peers to go. That it is done it says too early, while the last words are still on their way.
+    this.#grpc.tryShutdown(() => undefined);
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#grpc.tryShutdown(() => resolve());
     const patience = setTimeout(resolve, DRAIN_PATIENCE_MS);
-    await promise;
+    await Promise.race([isEmpty, promise]);
     clearTimeout(patience);
     this.kill();
   }
@@ -91,32 +98,31 @@ export class Bridge {
   #handlers() {
     return {
       Enroll: (call: ServerUnaryCall<EnrollRequest, EnrollResponse>, answer: sendUnaryData<EnrollResponse>) =>
-        this.#answer(answer, () => this.#enrol(call.request)),
+        this.#answer(answer, () => this.#enrolments.pass(call.request)),
       Session: (call: ServerDuplexStream<AgentMessage, ControlMessage>) => this.#stream(call),
       Heartbeat: (
         call: ServerUnaryCall<HeartbeatRequest, HeartbeatResponse>,
         answer: sendUnaryData<HeartbeatResponse>,
       ) =>
         this.#answer(answer, async () => {
-          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange, hangUpOf(call));
+          const exchange = await this.#exchange(call);
           return create(HeartbeatResponseSchema, { answer: exchange });
         }),
       Report: (call: ServerUnaryCall<ReportRequest, ReportResponse>, answer: sendUnaryData<ReportResponse>) =>
         this.#answer(answer, async () => {
-          const exchange = await this.#exchanges.call(callerOf(call.metadata), call.request.exchange, hangUpOf(call));
+          const exchange = await this.#exchange(call);
           return create(ReportResponseSchema, { answer: exchange });
         }),
     };
   }
 
-  async #enrol(request: EnrollRequest): Promise<EnrollResponse> {
-    this.sessions.requireNotDraining();
-    return passEnrolment(this.#settings.edgeUrl, request, this.#settings.limits.openMs);
+  #exchange(call: ServerUnaryCall<HeartbeatRequest | ReportRequest, unknown>): Promise<ExchangeAnswer> {
+    return this.#exchanges.call(callerOf(call), call.request.exchange, hangUpOf(call));
   }
 
   #stream(call: ServerDuplexStream<AgentMessage, ControlMessage>): void {
     try {
-      this.sessions.begin(callerOf(call.metadata), (context) => new StreamSession(call, context));
+      this.sessions.begin(callerOf(call), (context) => new StreamSession(call, context));
     } catch (thrown) {
       call.emit("error", this.#counted(thrown));
     }
@@ -144,8 +150,7 @@ function optionsOf(limits: BridgeLimits): ServerOptions {
   return {
     "grpc.max_receive_message_length": DEFAULTS.agent.maxFrameBytes + 1_024,
     "grpc.max_concurrent_streams": limits.streamsPerConnection,
-    // A connection without a call, and one whose peer is gone, must not stay.
-    "grpc.max_connection_idle_ms": limits.connectionIdleMs,
+    // A connection whose peer is gone must not stay.
     "grpc.keepalive_time_ms": limits.keepaliveMs,
     "grpc.keepalive_timeout_ms": limits.openMs,
     // Megabytes that one connection may hold before it gets no further stream; gRPC's own default is no limit.

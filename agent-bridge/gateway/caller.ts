@@ -1,9 +1,11 @@
-import { type Metadata, status } from "@grpc/grpc-js";
+import { type Metadata, type ServerUnaryCall, status } from "@grpc/grpc-js";
 import { Refusal } from "./refusal.ts";
 
 /** Who calls, by what it says of itself; whether it is true, the edge finds out. */
 export interface Caller {
   readonly nodeId: string;
+  /** Address and port that it calls from. */
+  readonly peer: string;
   /** The headers that the edge asks for. */
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -17,8 +19,10 @@ const FIELDS = {
 } as const;
 
 /** @throws Refusal INVALID_ARGUMENT naming what is missing or malformed */
-export function callerOf(metadata: Metadata): Caller {
+export function callerOf(call: Pick<ServerUnaryCall<unknown, unknown>, "metadata" | "getPeer">): Caller {
+  const { metadata } = call;
   return {
+    peer: call.getPeer(),
     nodeId: field(metadata, "orrery-node"),
     headers: {
       authorization: `Ticket ${field(metadata, "orrery-ticket")}`,

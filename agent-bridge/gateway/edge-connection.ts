@@ -59,7 +59,7 @@ export class EdgeConnection {
 
   /** Answers whether more may be sent before `onDrain`. */
   send(message: AgentMessage): boolean {
-    if (this.#socket.readyState !== WebSocket.OPEN) return true;
+    if (!this.isOpen) return true;
     const isPing = message.body.case === "ping";
     this.#context.metrics.frames.inc({ direction: "up", kind: isPing ? "ping" : "frame" });
     this.#socket.send(isPing ? "ping" : toBinary(AgentMessageSchema, message), { binary: !isPing }, this.#sent);
@@ -72,8 +72,12 @@ export class EdgeConnection {
     return this.#socket.bufferedAmount;
   }
 
+  get isOpen(): boolean {
+    return this.#socket.readyState === WebSocket.OPEN;
+  }
+
   pause(): void {
-    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.pause();
+    if (this.isOpen) this.#socket.pause();
   }
 
   resume(): void {
@@ -83,7 +87,7 @@ export class EdgeConnection {
   /** Ends the connection without waiting for the edge; nothing is told any more. */
   close(): void {
     this.#isEnded = true;
-    if (this.#socket.readyState === WebSocket.OPEN) {
+    if (this.isOpen) {
       this.#socket.close(1000);
       // A closing handshake that the edge does not finish must not hold the socket.
       setTimeout(() => this.#socket.terminate(), CLOSE_MS).unref();

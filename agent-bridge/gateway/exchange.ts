@@ -33,6 +33,7 @@ export class ExchangeSession implements OpenSession {
   #idle: NodeJS.Timeout;
   /** Calls that are under way: while there is one the session is not idle. */
   #calls = 0;
+  #peer: string;
   #sequence = 0n;
   #waiting: (() => void) | null = null;
   #refusal: Refusal | null = null;
@@ -40,6 +41,7 @@ export class ExchangeSession implements OpenSession {
   /** @param forgotten called when the session has ended and its last call had time to hear of it */
   constructor(context: SessionContext, forgotten: () => void) {
     this.#context = context;
+    this.#peer = context.caller.peer;
     this.#forgotten = forgotten;
     this.#kept = new KeptMessages(context.limits.bufferBytes);
     this.#idle = this.#awaitCall();
@@ -59,8 +61,15 @@ export class ExchangeSession implements OpenSession {
     return this.#edge.bufferedBytes + this.#kept.bytes;
   }
 
+  get peer(): string | null {
+    return this.#edge.isOpen ? this.#peer : null;
+  }
+
+  /** Whether it is that caller's session, from whichever connection. */
   isOf(caller: Caller): boolean {
-    return isSameCaller(this.#context.caller, caller);
+    if (!isSameCaller(this.#context.caller, caller)) return false;
+    this.#peer = caller.peer;
+    return true;
   }
 
   /**

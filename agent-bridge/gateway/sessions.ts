@@ -9,6 +9,8 @@ import type { BridgeLimits } from "./settings.ts";
 export interface OpenSession {
   readonly mode: SessionMode;
   readonly bufferedBytes: number;
+  /** Whence it is called, once the edge has taken it. */
+  readonly peer: string | null;
   end(refusal: Refusal): void;
 }
 
@@ -52,6 +54,13 @@ export class Sessions {
     let bytes = 0;
     for (const session of this.#open) bytes += session.bufferedBytes;
     return bytes;
+  }
+
+  /** Whence all sessions are called that the edge has taken. */
+  peers(): Set<string> {
+    const peers = new Set<string>();
+    for (const { peer } of this.#open) if (peer !== null) peers.add(peer);
+    return peers;
   }
 
   /** @throws Refusal when no further session may begin here */

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
 import { z } from "zod";
 import { parseSettings } from "../../domain/config.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
@@ -11,7 +12,9 @@ const count = (ofDefault: number) => z.coerce.number().pipe(z.int().min(1)).defa
 const settingsSchema = z
   .object({
     /** The deployment that agents belong to. */
-    EDGE_URL: z.url({ protocol: /^https?$/, error: "must be an http:// or https:// URL" }),
+    EDGE_URL: z
+      .url({ protocol: /^https?$/, error: "must be an http:// or https:// URL" })
+      .regex(/^[^@?#]*$/, "must be without a user, a query and a fragment"),
     /** Where agents connect. */
     LISTEN: address.default("0.0.0.0:9090"),
     /** Where /healthz, /readyz and /metrics are. */
@@ -50,6 +53,8 @@ export type BridgeLimits = Readonly<
   Record<
     | "streamsPerConnection"
     | "connectionIdleMs"
+    | "awaitedCalls"
+    | "enrolments"
     | "keepaliveMs"
     | "bufferBytes"
     | "openMs"
@@ -99,11 +104,24 @@ function listenAddress(name: string, text: string): ListenAddress {
 
 function readTls(certificate?: string, key?: string, clientCa?: string): BridgeTls | null {
   if (certificate === undefined || key === undefined) return null;
-  return {
+  const tls = {
     certificate: readFile("TLS_CERT_FILE", certificate),
     key: readFile("TLS_KEY_FILE", key),
     clientCa: clientCa === undefined ? null : readFile("TLS_CLIENT_CA_FILE", clientCa),
   };
+  requirePair(tls);
+  return tls;
+}
+
+/** A key of another certificate shall stop the start, not each agent. */
+function requirePair({ certificate, key, clientCa }: BridgeTls): void {
+  try {
+    createSecureContext({ cert: certificate, key, ...(clientCa === null ? {} : { ca: clientCa }) });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const message = `TLS_CERT_FILE, TLS_KEY_FILE and TLS_CLIENT_CA_FILE do not serve together: ${reason}`;
+    throw new OrreryError("configuration_invalid", message, {}, { cause });
+  }
 }
 
 function readFile(name: string, path: string): Buffer {

@@ -38,6 +38,10 @@ export class StreamSession implements OpenSession {
     return this.#edge.bufferedBytes + this.#pendingBytes;
   }
 
+  get peer(): string | null {
+    return this.#edge.isOpen ? this.#context.caller.peer : null;
+  }
+
   end(refusal: Refusal): void {
     if (this.#isEnded) return;
     this.#finish();
