@@ -38,7 +38,7 @@ export class HealthServer {
   }
 
   async #answer(method: string, url: string, response: ServerResponse): Promise<void> {
-    if (method !== "GET" && method !== "HEAD") return void response.writeHead(405, { allow: "GET" }).end();
+    if (method !== "GET" && method !== "HEAD") return void response.writeHead(405, { allow: "GET, HEAD" }).end();
     switch (url.split("?")[0]) {
       case "/healthz":
         return json(response, 200, { status: "ok" });
