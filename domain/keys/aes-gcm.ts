@@ -3,7 +3,7 @@ import { withSecret } from "./secret.ts";
 /** AES-256-GCM by WebCrypto. A nonce must never serve one key twice; it is the caller's, of random bytes. */
 
 export const NONCE_BYTES = 12;
-export const TAG_BYTES = 16;
+const TAG_BYTES = 16;
 export const AES_KEY_BYTES = 32;
 
 /** The ciphertext with its tag behind it. @param context what the ciphertext is good for: opened under another it fails */

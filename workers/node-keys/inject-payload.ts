@@ -1,6 +1,7 @@
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import { hexToBytes } from "@noble/hashes/utils.js";
 import { OrreryError } from "../../domain/errors.ts";
+import { NONCE_BYTES } from "../../domain/keys/aes-gcm.ts";
 import type { DeclaredKey } from "../../domain/keys/declared.ts";
 import { sealDek } from "../../domain/keys/dek-sealing.ts";
 import { masterWrapping } from "../../domain/keys/dek-wrapping.ts";
@@ -9,8 +10,8 @@ import type { CommandPayload, InjectedKey } from "../../domain/node/command.ts";
 import type { NodeView } from "../../domain/node/node.ts";
 import type { KeyDeps } from "./deps.ts";
 
-/** An X25519 secret key, and a nonce of AES-GCM. */
-const [EXCHANGE_KEY_BYTES, NONCE_BYTES] = [32, 12];
+/** An X25519 secret key. */
+const EXCHANGE_KEY_BYTES = 32;
 
 /**
  * The node's keys as INJECT_KEYS carries them: each as it is stored, and the DEK sealed anew to the active installation.

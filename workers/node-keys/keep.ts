@@ -43,7 +43,7 @@ async function findOrMake(deps: KeyDeps, nodeId: string, declared: readonly Decl
 }
 
 /** Every declared key is there. */
-export function isComplete(set: NodeKeySet, declared: readonly DeclaredKey[]): boolean {
+function isComplete(set: NodeKeySet, declared: readonly DeclaredKey[]): boolean {
   return declared.every(({ name }) => set.keys.some((key) => key.name === name));
 }
 
