@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { z } from "zod";
 import { choosePort } from "../../agent-bridge/host-runner/ports.ts";
 import { migrate } from "../../db/migrate.ts";
+import { type BridgePlace, type RunningBridge, startBridge } from "../../dev/bridge.ts";
 import { type DataDir, openDataDir } from "../../dev/data-dir.ts";
-import { startEmbeddedPostgres } from "../../dev/embedded-postgres.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../dev/embedded-postgres.ts";
 import type { ProcessGroup } from "../../dev/process-group.ts";
 import { developmentSecrets } from "../../dev/secrets.ts";
 import { buildWorker, startWorker, type WorkerPlace } from "../../dev/worker.ts";
@@ -13,29 +14,29 @@ import { type Runtimes, runtimesOf } from "../processes.ts";
 export const REPO_DIR = join(import.meta.dirname, "../..");
 const WORKERS = "bench/edge/workers";
 
-/** A Worker that runs for the bench, as `npm run dev` would run it: built, on disk, one front and one runtime of objects. */
+/** A Worker that runs for a bench, as `npm run dev` would run it: built, on disk, one front and one runtime of objects. */
 export interface BenchWorker {
   readonly url: string;
+  /** Of the present start. */
   readonly runtimes: Runtimes;
+  /** SIGKILL to all of it. */
+  kill(): Promise<void>;
+  /** Starts it again on the same state and address. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
 /** The bare object. @param directory where everything of it lives */
 export async function startBare(directory: string): Promise<BenchWorker> {
   const dataDir = await openEmpty(directory);
-  const place = {
-    repoDir: REPO_DIR,
-    dataDir,
-    entry: `${WORKERS}/bare.ts`,
-    config: `${WORKERS}/bare.toml`,
-    port: await choosePort(new Set(), Math.random),
-    settings: {},
-    watch: false,
-  };
-  return start(place, []);
+  const port = await choosePort(new Set(), Math.random);
+  const worker = { entry: `${WORKERS}/bare.ts`, config: `${WORKERS}/bare.toml` };
+  return start({ repoDir: REPO_DIR, dataDir, ...worker, port, settings: {}, watch: false });
 }
 
 const nodesSchema = z.array(z.object({ nodeId: z.string(), generation: z.number(), nodeToken: z.string() }));
+const countsSchema = z.record(z.string(), z.number());
+const commandsSchema = z.array(z.object({ commandId: z.string(), state: z.string() }));
 const meterSchema = z.record(
   z.string(),
   z.object({
@@ -44,20 +45,31 @@ const meterSchema = z.record(
     rowsWritten: z.number(),
     alarmsSet: z.number(),
     databaseBytes: z.number(),
-    events: z.record(z.string(), z.number()),
+    events: countsSchema,
   }),
 );
 
 /** A node whose object waits for its agent. */
 export type BenchNode = z.output<typeof nodesSchema>[number];
+export type BenchCommand = z.output<typeof commandsSchema>[number];
 /** By object: what came in and what was written. */
 export type Meter = z.output<typeof meterSchema>;
 
-/** The product, with its meter. */
+/** The product, with its meter. What it answers of nodes it asks their objects. */
 export interface Edge extends BenchWorker {
   readonly masterSecret: string;
-  readonly databaseUrl: string;
-  makeNodes(nodeIds: readonly string[]): Promise<readonly BenchNode[]>;
+  /** Null where nodes have no rows. */
+  readonly databaseUrl: string | null;
+  /** Nodes whose provisioning is over, or in `provisioning`, where nobody watches for their silence yet. */
+  makeNodes(nodeIds: readonly string[], state?: "provisioning" | "syncing"): Promise<readonly BenchNode[]>;
+  /** How many nodes are in each state. */
+  states(nodeIds: readonly string[]): Promise<Readonly<Record<string, number>>>;
+  /** One command to each node. */
+  sendCommands(nodeIds: readonly string[]): Promise<readonly BenchCommand[]>;
+  /** The newest command of each node. */
+  commands(nodeIds: readonly string[]): Promise<readonly BenchCommand[]>;
+  /** How many events of each kind nodes have told since the Worker's start; none where there is a database to read them. */
+  events(): Promise<Readonly<Record<string, number>>>;
   readMeter(): Promise<Meter>;
   resetMeter(): Promise<void>;
 }
@@ -66,52 +78,90 @@ export interface EdgeOptions {
   readonly directory: string;
   /** Seconds of the edge's clock in a real one. */
   readonly clockSpeed: number;
+  /** `none`: objects alone are of interest, and a database would only be in the way. */
+  readonly database: "none" | "embedded";
 }
 
-/** The product's Worker and a Postgres for it. */
-export async function startEdge({ directory, clockSpeed }: EdgeOptions): Promise<Edge> {
+/** The product's Worker, and a Postgres if it shall have one. */
+export async function startEdge({ directory, clockSpeed, database: kind }: EdgeOptions): Promise<Edge> {
   const dataDir = await openEmpty(directory);
   const { masterSecret, bootstrapSecret, hostRunnerToken } = developmentSecrets(dataDir.path);
-  const database = await startEmbeddedPostgres({ dataDir: join(dataDir.path, "postgres") });
-  await migrate(database.databaseUrl);
+  const database = kind === "none" ? null : await openDatabase(dataDir);
   const port = await choosePort(new Set(), Math.random);
-  const place = {
-    repoDir: REPO_DIR,
-    dataDir,
-    entry: `${WORKERS}/edge.ts`,
-    port,
-    settings: {
-      DATABASE_URL: database.databaseUrl,
-      DATABASE_WS_PROXY: database.wsProxy,
-      MASTER_SECRET: masterSecret,
-      BOOTSTRAP_SECRET: bootstrapSecret,
-      HOST_RUNNER_TOKEN: hostRunnerToken,
-      PUBLIC_URL: `http://127.0.0.1:${port}`,
-      BENCH_CLOCK_SPEED: String(clockSpeed),
-      BENCH_CLOCK_FROM: String(Date.now()),
-    },
-    watch: false,
+  const settings = {
+    DATABASE_URL: database?.databaseUrl ?? "postgres://nobody@127.0.0.1:1/none",
+    DATABASE_WS_PROXY: database?.wsProxy ?? "",
+    MASTER_SECRET: masterSecret,
+    BOOTSTRAP_SECRET: bootstrapSecret,
+    HOST_RUNNER_TOKEN: hostRunnerToken,
+    PUBLIC_URL: `http://127.0.0.1:${port}`,
+    BENCH_CLOCK_SPEED: String(clockSpeed),
+    BENCH_CLOCK_FROM: String(Date.now()),
+    BENCH_DATABASE: kind,
   };
-  const worker = await start(place, [() => database.stop()]);
-  const call = (method: string, path: string, body?: unknown) => ask(`${worker.url}/bench/${path}`, method, body);
+  const worker = await start({ repoDir: REPO_DIR, dataDir, entry: `${WORKERS}/edge.ts`, port, settings, watch: false });
+  const ask = (path: string, body: unknown = {}) => answerOf(`${worker.url}/bench/${path}`, "POST", body);
+  const read = (path: string) => answerOf(`${worker.url}/bench/${path}`, "GET");
   return {
-    ...worker,
+    url: worker.url,
+    get runtimes() {
+      return worker.runtimes;
+    },
+    kill: worker.kill,
+    restart: worker.restart,
+    async stop() {
+      await worker.stop();
+      await database?.stop();
+    },
     masterSecret,
-    databaseUrl: database.databaseUrl,
-    makeNodes: async (nodeIds) => nodesSchema.parse(await call("POST", "nodes", { nodeIds })),
-    readMeter: async () => meterSchema.parse(await call("GET", "meter")),
-    resetMeter: async () => void (await call("DELETE", "meter")),
+    databaseUrl: database?.databaseUrl ?? null,
+    makeNodes: async (nodeIds, state = "syncing") => nodesSchema.parse(await ask("nodes", { nodeIds, state })),
+    states: async (nodeIds) => countsSchema.parse(await ask("states", { nodeIds })),
+    sendCommands: async (nodeIds) => commandsSchema.parse(await ask("commands", { nodeIds })),
+    commands: async (nodeIds) => commandsSchema.parse(await ask("command-states", { nodeIds })),
+    events: async () => countsSchema.parse(await read("events")),
+    readMeter: async () => meterSchema.parse(await read("meter")),
+    resetMeter: async () => void (await ask("meter/reset")),
+  };
+}
+
+/** A bridge that can be killed and started again at the same address. */
+export interface BenchBridge {
+  readonly url: string;
+  readonly httpUrl: string;
+  /** Of the present start. */
+  readonly pid: number;
+  kill(): Promise<void>;
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function openBridge(directory: string, edgeUrl: string): Promise<BenchBridge> {
+  const dataDir = await openDataDir(directory);
+  const port = await choosePort(new Set(), Math.random);
+  const httpPort = await choosePort(new Set([port]), Math.random);
+  const place: BridgePlace = { repoDir: REPO_DIR, dataDir, port, httpPort, edgeUrl };
+  let bridge: RunningBridge = await startBridge(place);
+  return {
+    url: bridge.url,
+    httpUrl: bridge.httpUrl,
+    get pid() {
+      return bridge.process.pid;
+    },
+    kill: () => bridge.process.kill(),
+    async restart() {
+      bridge = await startBridge(place);
+    },
+    async stop() {
+      await bridge.process.stop();
+      dataDir.release();
+    },
   };
 }
 
 /** A program of this repository, in a group that ends with the bench. */
-export function startProgram(
-  dataDir: DataDir,
-  name: string,
-  args: readonly string[],
-  env: NodeJS.ProcessEnv = {},
-): ProcessGroup {
-  return dataDir.start({ name, command: process.execPath, args, cwd: REPO_DIR, env });
+export function startProgram(dataDir: DataDir, name: string, args: readonly string[]): ProcessGroup {
+  return dataDir.start({ name, command: process.execPath, args, cwd: REPO_DIR });
 }
 
 /** Each run starts with empty objects, buckets and database. */
@@ -121,27 +171,37 @@ async function openEmpty(directory: string): Promise<DataDir> {
   return dataDir;
 }
 
-async function start(place: WorkerPlace, cleanUps: readonly (() => Promise<void>)[]): Promise<BenchWorker> {
+async function openDatabase(dataDir: DataDir): Promise<EmbeddedPostgres> {
+  const database = await startEmbeddedPostgres({ dataDir: join(dataDir.path, "postgres") });
+  await migrate(database.databaseUrl);
+  return database;
+}
+
+async function start(place: WorkerPlace): Promise<BenchWorker> {
   await buildWorker(place);
-  const { url, process } = await startWorker(place);
+  let worker = await startWorker(place);
   return {
-    url,
-    runtimes: runtimesOf(process.pid),
+    url: worker.url,
+    get runtimes() {
+      return runtimesOf(worker.process.pid);
+    },
+    kill: () => worker.process.kill(),
+    async restart() {
+      worker = await startWorker(place);
+    },
     async stop() {
-      await process.stop();
-      for (const cleanUp of cleanUps) await cleanUp();
+      await worker.process.stop();
       place.dataDir.release();
     },
   };
 }
 
-async function ask(url: string, method: string, body: unknown): Promise<unknown> {
+async function answerOf(url: string, method: string, body?: unknown): Promise<unknown> {
   const response = await fetch(url, {
     method,
     headers: { "content-type": "application/json" },
     body: body === undefined ? null : JSON.stringify(body),
   });
-  const text = await response.text();
-  if (!response.ok) throw new Error(`${method} ${url}: ${response.status} ${text}`);
-  return text === "" ? null : JSON.parse(text);
+  if (!response.ok) throw new Error(`${method} ${url}: ${response.status} ${await response.text()}`);
+  return response.json();
 }

@@ -10,11 +10,22 @@ const PARALLEL = 20;
 /** Nodes that are made by one request. */
 const BATCH = 200;
 
-/** Makes nodes at the edge and has an agent of each in session. @param hosts directory of their states */
-export async function connectAgents(edge: Edge, way: Way, count: number, hosts: string): Promise<readonly Line[]> {
+export interface AgentsToConnect {
+  readonly edge: Edge;
+  readonly way: Way;
+  /** Directory of the agents' states. */
+  readonly hosts: string;
+  /** In `provisioning` a node has no alarm, so that nothing but what the agent sends costs anything. */
+  readonly state: "provisioning" | "syncing";
+}
+
+/** Makes nodes at the edge and has an agent of each in session. */
+export async function connectAgents(count: number, agents: AgentsToConnect): Promise<readonly Line[]> {
+  const { edge, way, hosts, state } = agents;
   const lines: Line[] = [];
   while (lines.length < count) {
-    const nodes = await edge.makeNodes(Array.from({ length: Math.min(BATCH, count - lines.length) }, () => uuidv7()));
+    const nodeIds = Array.from({ length: Math.min(BATCH, count - lines.length) }, () => uuidv7());
+    const nodes = await edge.makeNodes(nodeIds, state);
     const connected = await inLanes(nodes, (node) =>
       agentLine(way, node, openInstallation(hosts, node.nodeId, edge.masterSecret)),
     );

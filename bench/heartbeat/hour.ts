@@ -16,6 +16,9 @@ const HOUR_MS = 3_600_000;
 const CRON_MS = MINUTE_MS / CLOCK_SPEED;
 /** Two alarms of every node: what their beginning left behind is over. */
 const SETTLE_MS = (4 * MINUTE_MS) / CLOCK_SPEED;
+/** The fleet begins in groups, a while apart, so that its alarms do not ring all at once ever after. */
+const GROUPS = 10;
+const GROUP_MS = 1_200;
 /** Without beats, and shorter than the silence that makes a node down. */
 const SILENT_MS = 10_000;
 const WARM_MS = 20_000;
@@ -69,7 +72,11 @@ export async function steadyHour(
   const empty = await withCron(edge, () => measureIdle(SETTLE_MS, watched));
   const microsPerSecond = (empty.cpu.edge ?? Number.NaN) / empty.seconds;
 
-  const lines = await connect(plan.nodes);
+  const lines: Line[] = [];
+  for (let group = 0; group < GROUPS; group += 1) {
+    lines.push(...(await connect(plan.nodes / GROUPS)));
+    await delay(GROUP_MS);
+  }
   const pace = (plan.nodes * CLOCK_SPEED * 1_000) / DEFAULTS.heartbeat.beatMs;
   const [hour, meter] = await withCron(edge, async () => {
     await measure(lines, pace, SETTLE_MS, watched);
@@ -133,7 +140,8 @@ async function measureEvents(edge: Edge, rounds: number, lines: readonly Line[],
 }
 
 /** Makes every node look as if nobody had heard of it for hours, so that the next sweep touches them all. */
-async function ageTouches(databaseUrl: string): Promise<void> {
+async function ageTouches(databaseUrl: string | null): Promise<void> {
+  if (databaseUrl === null) throw new Error("Nodes without rows are not touched.");
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {

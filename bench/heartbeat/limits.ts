@@ -1,4 +1,4 @@
-import { type BeatFigures, costRatio } from "./beats.ts";
+import { type BeatFigures, costRatio } from "./beat-figures.ts";
 import type { HourFigures } from "./hour.ts";
 import type { MemoryPerNode } from "./memory.ts";
 import type { NodePrice } from "./price.ts";

@@ -20,6 +20,7 @@ export type Pace = "closed loop" | number;
 /** The beats at the beginning are left out: caches fill and connections settle. */
 const WARM_UP_MS = 1_000;
 const TICK_MS = 10;
+const KEEP_TICK_MS = 100;
 /** How long an answer may be late before it counts as missing. */
 const LATE_MS = 2_000;
 
@@ -42,6 +43,18 @@ export async function measure(lines: readonly Line[], pace: Pace, ms: number, pr
 /** What the processes use while nothing is asked of them. */
 export async function measureIdle(ms: number, processes: Processes): Promise<Window> {
   return measure([], "closed loop", ms, processes);
+}
+
+/** Has every line beat from time to time, those too that are added meanwhile. Answers what ends it. */
+export function keepBeating(lines: readonly Line[], everyMs: number): () => void {
+  let next = 0;
+  const timer = setInterval(() => {
+    for (let left = Math.ceil((lines.length * KEEP_TICK_MS) / everyMs); left > 0; left -= 1) {
+      lines[next % lines.length]?.beat();
+      next += 1;
+    }
+  }, KEEP_TICK_MS);
+  return () => clearInterval(timer);
 }
 
 interface Beating {

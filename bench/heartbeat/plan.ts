@@ -1,4 +1,4 @@
-import type { BeatPlan } from "./beats.ts";
+import type { BeatPlan } from "./beat-figures.ts";
 import type { HourPlan } from "./hour.ts";
 import type { MemoryPlan } from "./memory.ts";
 

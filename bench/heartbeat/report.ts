@@ -1,11 +1,10 @@
 import { table } from "../../cli/print.ts";
-import type { BeatFigures } from "./beats.ts";
-
+import type { BeatFigures } from "./beat-figures.ts";
+import type { BeatMeter } from "./beats.ts";
 import type { HourFigures } from "./hour.ts";
 import type { Verdict } from "./limits.ts";
 import type { MemoryPerNode } from "./memory.ts";
 import type { NodePrice } from "./price.ts";
-import type { BeatMeter } from "./standing.ts";
 
 export interface HeartbeatFigures {
   readonly quick: boolean;
@@ -65,12 +64,11 @@ function cost({ microsPerBeat }: BeatFigures, process: string): string {
 function metersTable({ meters }: HeartbeatFigures): string {
   return table(
     {
-      nodes: ({ nodes }: BeatMeter) => String(nodes),
+      nodes: ({ nodes }: BeatMeter) => `${nodes} direct, ${nodes} by the bridge`,
+      beats: ({ beats }) => String(beats),
       "objects woken": ({ woken }) => String(woken),
-      alarms: ({ alarms }) => String(alarms),
-      "frames and calls": ({ others }) => String(others),
+      "events at objects": ({ events }) => String(events),
       "rows written": ({ rowsWritten }) => String(rowsWritten),
-      "alarms set": ({ alarmsSet }) => String(alarmsSet),
     },
     meters,
   );

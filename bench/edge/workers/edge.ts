@@ -1,40 +1,42 @@
 import { z } from "zod";
-import { withDatabase } from "../../../db/client.ts";
-import { nodes, subscriptions } from "../../../db/schema.ts";
-import { deriveNodeToken } from "../../../domain/auth/node-token.ts";
-import { parseConfig, parseSettings } from "../../../domain/config.ts";
-import type { NodeBirth } from "../../../domain/node/node.ts";
+import { parseSettings } from "../../../domain/config.ts";
 import { NodeObject as ProductNodeObject } from "../../../durable-objects/node/object.ts";
-import { callNode } from "../../../durable-objects/shared/stubs.ts";
-import { forEachBounded } from "../../../workers/cron/bounded.ts";
 import product from "../../../workers/index.ts";
+import { drainQuietly, seenEvents } from "./drain.ts";
 import { FastClock } from "./fast-clock.ts";
 import { allMetered, ObjectMeter, resetMeters } from "./meter.ts";
+import { commandStates, enqueueRestart, makeNodes, nodeStates } from "./nodes.ts";
 
 /**
  * The product with a meter at its objects' boundary, a clock that can run faster, and private routes under /bench by which
- * the bench makes nodes and reads the meter. It is no part of any deployment.
+ * a bench makes nodes and reads the meter. It is no part of any deployment.
  */
 
 export * from "../../../workers/index.ts";
 
 const settingsSchema = z.object({
   /** Seconds of the Worker's clock in a real one, and when it began to run so. */
-  BENCH_CLOCK_SPEED: z.coerce.number().int().min(1).default(1),
-  BENCH_CLOCK_FROM: z.coerce.number().default(0),
+  BENCH_CLOCK_SPEED: z.coerce.number().int().min(1),
+  BENCH_CLOCK_FROM: z.coerce.number(),
+  /** `none`: nodes have no rows, and outboxes are read by the bench. */
+  BENCH_DATABASE: z.enum(["none", "embedded"]),
 });
 
-const askSchema = z.object({ nodeIds: z.array(z.uuid()).max(500) });
-
-/** The generation that every node of a bench expects. */
-const GENERATION = 1;
-const PARALLEL = 20;
+const makeSchema = z.object({
+  nodeIds: z.array(z.uuid()).max(2_000),
+  state: z.enum(["provisioning", "syncing"]),
+});
+const nodesSchema = z.object({ nodeIds: z.array(z.uuid()).max(2_000) });
 
 let clock: FastClock | null = null;
 
+function settingsOf(env: unknown) {
+  return parseSettings(settingsSchema, "The bench's Worker", env);
+}
+
 /** Sets the isolate's clock once, before anything has read it. */
 function startClock(env: unknown): FastClock | null {
-  const { BENCH_CLOCK_SPEED: speed, BENCH_CLOCK_FROM: from } = parseSettings(settingsSchema, "The bench's Worker", env);
+  const { BENCH_CLOCK_SPEED: speed, BENCH_CLOCK_FROM: from } = settingsOf(env);
   if (speed > 1) clock ??= new FastClock(from, speed);
   return clock;
 }
@@ -74,75 +76,42 @@ export default {
   async fetch(request, env, context) {
     startClock(env);
     const { pathname } = new URL(request.url);
-    switch (`${request.method} ${pathname}`) {
-      case "POST /bench/nodes":
-        return Response.json(await makeNodes(env, askSchema.parse(await request.json()).nodeIds));
-      case "GET /bench/meter":
-        return Response.json(allMetered());
-      case "DELETE /bench/meter":
-        resetMeters();
-        return new Response(null, { status: 204 });
-      default:
-        return product.fetch(request, env, context);
-    }
+    if (!pathname.startsWith("/bench/")) return product.fetch(request, env, context);
+    const answer = await answerBench(`${request.method} ${pathname}`, request, env);
+    return answer === null ? new Response(null, { status: 404 }) : Response.json(answer);
+  },
+  queue(batch, env) {
+    startClock(env);
+    return settingsOf(env).BENCH_DATABASE === "none" ? drainQuietly(batch, env) : product.queue(batch, env);
+  },
+  scheduled(controller, env) {
+    startClock(env);
+    return product.scheduled(controller, env);
   },
 } satisfies ExportedHandler<Env>;
 
-/** Nodes whose provisioning is over and whose agents have yet to come; answers their tokens. */
-async function makeNodes(env: Env, nodeIds: readonly string[]) {
-  const config = parseConfig(env);
-  const births = nodeIds.map((nodeId) => birthOf(nodeId, config.TENANT));
-  await withDatabase(config, async (db) => {
-    const createdAt = new Date();
-    await db.insert(subscriptions).values(
-      births.map(({ nodeId, tenant, chain, nodeType, provider, region }) => ({
-        id: nodeId,
-        tenant,
-        chain,
-        nodeType,
-        provider,
-        region,
-        instanceType: "process",
-        status: "active",
-        createdAt,
-      })),
-    );
-    await db.insert(nodes).values(
-      births.map(({ nodeId, createdAt: _, ...birth }) => ({
-        ...birth,
-        id: nodeId,
-        createdAt,
-        stateSince: createdAt,
-      })),
-    );
-  });
-  await forEachBounded(births, PARALLEL, (birth) => begin(env, birth));
-  return Promise.all(
-    nodeIds.map(async (nodeId) => ({
-      nodeId,
-      generation: GENERATION,
-      nodeToken: await deriveNodeToken(config.MASTER_SECRET, nodeId, GENERATION),
-    })),
-  );
-}
-
-async function begin(env: Env, birth: NodeBirth): Promise<void> {
-  await callNode(env, birth.nodeId, (node) => node.initialise(birth));
-  await callNode(env, birth.nodeId, (node) => node.expectInstallation(GENERATION, null));
-  await callNode(env, birth.nodeId, (node) => node.transition("syncing", "provision_saga", null));
-}
-
-function birthOf(nodeId: string, tenant: string): NodeBirth {
-  return {
-    nodeId,
-    tenant,
-    subscriptionId: nodeId,
-    userId: null,
-    chain: "bench",
-    nodeType: "full",
-    chainContentHash: "sha256:00",
-    provider: "local",
-    region: "local",
-    createdAt: Date.now(),
-  };
+async function answerBench(route: string, request: Request, env: Env): Promise<unknown> {
+  const nodeIds = async () => nodesSchema.parse(await request.json()).nodeIds;
+  switch (route) {
+    case "POST /bench/nodes":
+      return makeNodes(env, {
+        ...makeSchema.parse(await request.json()),
+        hasRows: settingsOf(env).BENCH_DATABASE === "embedded",
+      });
+    case "POST /bench/states":
+      return nodeStates(env, await nodeIds());
+    case "POST /bench/commands":
+      return enqueueRestart(env, await nodeIds());
+    case "POST /bench/command-states":
+      return commandStates(env, await nodeIds());
+    case "GET /bench/events":
+      return seenEvents();
+    case "GET /bench/meter":
+      return allMetered();
+    case "POST /bench/meter/reset":
+      resetMeters();
+      return {};
+    default:
+      return null;
+  }
 }
