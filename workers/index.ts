@@ -5,6 +5,7 @@ import { handleQueue } from "./queues/index.ts";
 export { NodeObject } from "../durable-objects/node/object.ts";
 
 export { ProvisionNode } from "./workflows/provision-node.ts";
+export { ReenrollNode } from "./workflows/reenroll-node.ts";
 export { TerminateNode } from "./workflows/terminate-node.ts";
 
 const api = createApp();

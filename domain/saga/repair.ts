@@ -1,4 +1,5 @@
 import type { NodeState } from "../node/node.ts";
+import { isTerminal } from "../node/transition.ts";
 import type { SagaWorkflow } from "./ids.ts";
 
 /** How a saga's row can end. */
@@ -38,7 +39,9 @@ export function needsTouch(status: string | null, quietMs: number, touchAfterMs:
  * node shows that the work is not done, so that the instance must run again.
  */
 export function endByNodeState(workflow: SagaWorkflow, state: NodeState): SagaEnd | null {
-  if (workflow === "terminate-node") return state === "terminated" || state === "failed" ? "succeeded" : null;
+  if (workflow === "terminate-node") return isTerminal(state) ? "succeeded" : null;
+  // A living node does not show what a re-enrolment has done; its steps find it.
+  if (workflow === "reenroll-node") return state === "terminating" || isTerminal(state) ? "superseded" : null;
   switch (state) {
     case "provisioning":
       return null;

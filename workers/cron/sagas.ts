@@ -77,9 +77,14 @@ async function reconcile(deps: SweepDeps, workflow: SagaWorkflow, row: SagaRow):
   }
 }
 
-/** A saga that errors for ever must not hold its node for ever. What it may have left at a provider is left to the hosts sweep. */
+/**
+ * A saga that errors for ever must not hold its node for ever. What it may have left at a provider is left to the hosts
+ * sweep; a re-enrolment leaves the node and its host as they are.
+ */
 async function giveUp(deps: SweepDeps, workflow: SagaWorkflow, { id, nodeId }: SagaRow): Promise<void> {
-  await deps.database((db) => markHostsDestroying(db, nodeId, new Date(deps.now())));
+  if (workflow !== "reenroll-node") {
+    await deps.database((db) => markHostsDestroying(db, nodeId, new Date(deps.now())));
+  }
   if (workflow === "provision-node") {
     await becomeFailed(deps, { id, workflow, nodeId }, "internal: the provision failed again and again");
   }

@@ -9,7 +9,12 @@ const NOT_FOUND = "instance.not_found";
 const ALREADY_EXISTS = "instance.already_exists";
 
 function workflowOf(env: Env, workflow: SagaWorkflow): Workflow<SagaParams> {
-  return workflow === "provision-node" ? env.PROVISION_NODE : env.TERMINATE_NODE;
+  const bindings: Readonly<Record<SagaWorkflow, Workflow<SagaParams>>> = {
+    "provision-node": env.PROVISION_NODE,
+    "terminate-node": env.TERMINATE_NODE,
+    "reenroll-node": env.REENROLL_NODE,
+  };
+  return bindings[workflow];
 }
 
 /** The engine's status of an instance, null when it has none. */

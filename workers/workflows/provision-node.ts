@@ -1,35 +1,31 @@
 import { WorkflowEntrypoint, type WorkflowEvent, type WorkflowStep } from "cloudflare:workers";
 import type { PartialFailure } from "../../db/sagas.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import type { ErrorCode } from "../../domain/errors.ts";
-import { agentReadyEvent, commandEndedEvent, FIRST_GENERATION } from "../../domain/saga/ids.ts";
+import { FIRST_GENERATION } from "../../domain/saga/ids.ts";
 import type { SagaEnd } from "../../domain/saga/repair.ts";
-import type { ProvisionStep } from "../../domain/saga/steps.ts";
-import { generateNodeToken, lookForAgent, requireAgent } from "./activities/agent.ts";
-import { abandonCommand, commandResult, sendConfigureCommand, sendStart } from "./activities/commands.ts";
+import { generateNodeToken } from "./activities/agent.ts";
 import { destroyHosts, runTerraform, verifyCleanup } from "./activities/hosts.ts";
 import {
   captureChainGeneratedKeys,
-  deleteKeys,
-  generateNodeKeys,
-  injectKeys,
   markInputsApplied,
   prepareUserProvidedKeys,
   validateProvisionInputs,
 } from "./activities/inputs.ts";
+import { deleteNodeKeys, generateNodeKeys } from "./activities/keys.ts";
 import { becomeFailed, becomeSyncing } from "./activities/nodes.ts";
 import { closeSaga, readVerdict } from "./activities/saga-row.ts";
-import { type SagaDeps, type SagaRef, sagaDeps } from "./deps.ts";
+import { type AgentSaga, type SagaDeps, type SagaRef, sagaDeps } from "./deps.ts";
 import { SagaFailure } from "./failures.ts";
 import { type SagaParams, sagaParamsSchema } from "./params.ts";
-import type { StepOutcome, StepReport } from "./step-record.ts";
+import { bringKeys, configure, start, waitForAgent } from "./saga-commands.ts";
 import { SagaSteps } from "./steps.ts";
 
 /** Source 000, "Provision Node Workflow": order and compensation; what each step does is in activities/. */
 export class ProvisionNode extends WorkflowEntrypoint<Env, SagaParams> {
   override async run(event: Readonly<WorkflowEvent<SagaParams>>, step: WorkflowStep): Promise<{ status: SagaEnd }> {
     const { nodeId } = sagaParamsSchema.parse(event.payload);
-    const saga: SagaRef = { id: event.instanceId, workflow: "provision-node", nodeId };
+    const generation = FIRST_GENERATION;
+    const saga: AgentSaga = { id: event.instanceId, workflow: "provision-node", nodeId, generation };
     const deps = sagaDeps(this.env);
     const steps = new SagaSteps(step, saga, deps);
     try {
@@ -44,80 +40,25 @@ export class ProvisionNode extends WorkflowEntrypoint<Env, SagaParams> {
   }
 }
 
-async function provision(steps: SagaSteps, deps: SagaDeps, saga: SagaRef): Promise<void> {
+async function provision(steps: SagaSteps, deps: SagaDeps, saga: AgentSaga): Promise<void> {
   await steps.must("ValidateProvisionInputs", () => validateProvisionInputs(deps, saga));
-  await steps.must("GenerateNodeKeys", generateNodeKeys);
+  await steps.must("GenerateNodeKeys", () => generateNodeKeys(deps, saga));
   await steps.must("PrepareUserProvidedKeys", prepareUserProvidedKeys);
   await steps.must("GenerateNodeToken", () => generateNodeToken(deps, saga));
   await steps.must("RunTerraform", () => runTerraform(deps, saga));
-  await steps.mustSettle("WaitForAgentReady", {
-    eventType: agentReadyEvent(FIRST_GENERATION),
-    roundMs: DEFAULTS.provisioning.agentReadyMs,
-    limitMs: DEFAULTS.provisioning.agentReadyMs,
-    look: () => lookForAgent(deps, saga),
-    lastLook: () => requireAgent(deps, saga),
-  });
-  await runCommand(steps, deps, saga, {
-    sendStep: "SendConfigureCommand",
-    waitStep: "WaitForCommandCompletion",
-    send: (round) => sendConfigureCommand(deps, saga, round),
-  });
+  const { agentReadyMs } = DEFAULTS.provisioning;
+  await waitForAgent(steps, deps, saga, { roundMs: agentReadyMs, limitMs: agentReadyMs });
+  await configure(steps, deps, saga);
   await steps.must("CaptureChainGeneratedKeys", captureChainGeneratedKeys);
-  await steps.must("InjectKeys", injectKeys);
-  await runCommand(steps, deps, saga, {
-    sendStep: "StartNode",
-    waitStep: "StartNode",
-    send: (round) => sendStart(deps, saga, round),
-  });
+  await bringKeys(steps, deps, saga);
+  await start(steps, deps, saga);
   await steps.must("MarkInputsApplied", markInputsApplied);
   await steps.must("UpdateNodeState", () => becomeSyncing(deps, saga));
 }
 
-interface SagaCommand {
-  readonly sendStep: ProvisionStep;
-  readonly waitStep: ProvisionStep;
-  /** Each round sends a command of its own; asked again within a round it finds the first. */
-  send(round: number): Promise<StepReport>;
-}
-
-/**
- * Sends a command and waits for its end. One that was cut off, because the agent or its host restarted, is sent anew:
- * CONFIGURE and START may be repeated, and a restart in the middle is no reason to take a customer's host away.
- */
-async function runCommand(steps: SagaSteps, deps: SagaDeps, saga: SagaRef, command: SagaCommand): Promise<void> {
-  for (let round = 1; ; round += 1) {
-    const { commandId } = await steps.must(command.sendStep, () => command.send(round));
-    const outcome = await settleCommand(steps, deps, saga, command.waitStep, commandId);
-    if (outcome.ok) return;
-    const isLastRound = round >= DEFAULTS.provisioning.commandRounds;
-    if (isLastRound || !isCutOff(outcome.code)) throw new SagaFailure(command.waitStep, outcome);
-  }
-}
-
-async function settleCommand(
-  steps: SagaSteps,
-  deps: SagaDeps,
-  saga: SagaRef,
-  step: ProvisionStep,
-  commandId: string | null,
-): Promise<StepOutcome> {
-  if (commandId === null) throw new SagaFailure(step, { code: "internal", message: "No command was sent." });
-  return steps.settle(step, {
-    eventType: commandEndedEvent(commandId),
-    roundMs: DEFAULTS.saga.waitRoundMs,
-    limitMs: DEFAULTS.provisioning.commandWaitMs,
-    look: () => commandResult(deps, saga, commandId),
-    lastLook: () => abandonCommand(deps, saga, commandId),
-  });
-}
-
-function isCutOff(code: ErrorCode): boolean {
-  return code === "command_interrupted" || code === "command_lost";
-}
-
 /**
  * On any failure: the host is destroyed, keys are deleted, and the node has failed. A node that somebody else is ending
- * loses its host all the same, and keeps its state. Only a host that the provider does not let go is left to the sweep.
+ * loses its host all the same, and keeps its state. Only what could not be taken away is left to the sweeps.
  */
 async function compensate(
   steps: SagaSteps,
@@ -136,7 +77,8 @@ async function compensate(
   if (!destroyed.ok) {
     partialFailures.push({ step: "DestroyNode", code: destroyed.code, message: destroyed.message });
   }
-  await steps.attempt("DeleteKeys", deleteKeys);
+  const deleted = await steps.attempt("DeleteKeys", () => deleteNodeKeys(deps, saga));
+  if (!deleted.ok) partialFailures.push({ step: "DeleteKeys", code: deleted.code, message: deleted.message });
   const status: SagaEnd = verdict === "superseded" ? "superseded" : "failed";
   if (status === "failed") {
     // A node that nobody ends would be provisioning for ever: if this cannot be done, the sweep runs the saga again.

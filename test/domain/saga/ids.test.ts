@@ -1,6 +1,13 @@
 import fc from "fast-check";
 import { describe, it } from "vitest";
-import { hostTag, parseHostTag, SAGA_WORKFLOWS, sagaId } from "../../../domain/saga/ids.ts";
+import {
+  hostTag,
+  parseHostTag,
+  reenrolledGeneration,
+  reenrolmentId,
+  SAGA_WORKFLOWS,
+  sagaId,
+} from "../../../domain/saga/ids.ts";
 import { SAGA_STEPS, stepPosition } from "../../../domain/saga/steps.ts";
 
 describe("ids of sagas and tags of hosts", () => {
@@ -16,9 +23,25 @@ describe("ids of sagas and tags of hosts", () => {
   });
 
   it("an instance's id is one that the engine takes", ({ expect }) => {
-    for (const workflow of SAGA_WORKFLOWS) {
-      expect(sagaId(workflow, "0190f0f0-0000-7000-8000-000000000000")).toMatch(/^[a-zA-Z0-9_][a-zA-Z0-9-_]{0,99}$/);
-    }
+    const nodeId = "0190f0f0-0000-7000-8000-000000000000";
+    const ids = [
+      sagaId("provision-node", nodeId),
+      sagaId("terminate-node", nodeId),
+      reenrolmentId(nodeId, 999_999_999),
+    ];
+    for (const id of ids) expect(id).toMatch(/^[a-zA-Z0-9_][a-zA-Z0-9-_]{0,99}$/);
+    expect(new Set(ids).size).toBe(SAGA_WORKFLOWS.length);
+  });
+
+  it("a re-enrolment's id names its generation, and no other saga's id does", ({ expect }) => {
+    fc.assert(
+      fc.property(fc.uuid(), fc.integer({ min: 1, max: 999_999_999 }), (nodeId, generation) => {
+        expect(reenrolledGeneration(reenrolmentId(nodeId, generation))).toBe(generation);
+        expect(reenrolledGeneration(sagaId("provision-node", nodeId))).toBeNull();
+        expect(reenrolledGeneration(sagaId("terminate-node", nodeId))).toBeNull();
+        expect(reenrolledGeneration(`${reenrolmentId(nodeId, generation)}x`)).toBeNull();
+      }),
+    );
   });
 
   it("steps stand in the source's order", ({ expect }) => {

@@ -38,6 +38,13 @@ describe("the repair of a saga whose row says running", () => {
       expect(endByNodeState("terminate-node", state)).toBe(ended ? "succeeded" : null);
     }
   });
+
+  it("cannot read from a living node what a re-enrolment has done, so it runs that again", ({ expect }) => {
+    for (const state of NODE_STATES) {
+      const isGoing = state === "terminating" || state === "terminated" || state === "failed";
+      expect(endByNodeState("reenroll-node", state)).toBe(isGoing ? "superseded" : null);
+    }
+  });
 });
 
 describe("a saga that does not move", () => {

@@ -121,7 +121,7 @@ describe("the host of a node", { timeout: 60_000 }, () => {
 
   it("is never created for a node whose hosts are being destroyed, however late the try comes", async ({ expect }) => {
     const nodeId = await fleet.provision();
-    const saga = { id: sagaId("provision-node", nodeId), workflow: "provision-node", nodeId } as const;
+    const saga = { id: sagaId("provision-node", nodeId), workflow: "provision-node", nodeId, generation: 1 } as const;
     const terminate = await fleet.start("terminate-node", nodeId);
     await fleet.ended(terminate);
     // A try that the engine gave up long ago, and that had looked at the node before it was terminated.

@@ -83,7 +83,7 @@ export const nodeLifeRoutes = newRouter()
     const answer = await withDatabase(c.get("config"), (db) =>
       once(c, db, nodeSchema, async (tx, now) => ({ status: 202, body: await requestTermination(tx, c, id, now) })),
     );
-    if (!answer.replayed) await startSaga(c, "terminate-node", id);
+    if (!answer.replayed) await startSaga(c, "terminate-node", sagaId("terminate-node", id), id);
     return c.json(answer.body, 202);
   });
 

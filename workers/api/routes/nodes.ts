@@ -75,7 +75,8 @@ export const nodeRoutes = newRouter()
         return { status: 202, body: toNode(row) };
       }),
     );
-    if (!answer.replayed) await startSaga(c, "provision-node", answer.body.id);
+    if (!answer.replayed)
+      await startSaga(c, "provision-node", sagaId("provision-node", answer.body.id), answer.body.id);
     return c.json(answer.body, 202);
   })
   .openapi(list, async (c) => {

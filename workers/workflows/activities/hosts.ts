@@ -1,4 +1,3 @@
-import { bytesToHex } from "@noble/hashes/utils.js";
 import {
   type HostRow,
   markHostCreating,
@@ -6,14 +5,13 @@ import {
   markHostRunning,
   markHostsDestroying,
 } from "../../../db/hosts.ts";
-import { deriveNodeToken } from "../../../domain/auth/node-token.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
-import { controlSigners } from "../../../domain/identity/control-key.ts";
 import { isCreateSettled } from "../../../domain/saga/host-sweep.ts";
-import { FIRST_GENERATION, hostTag } from "../../../domain/saga/ids.ts";
-import type { CreateHost, Host, InfrastructureProvider } from "../../../integrations/infrastructure/provider.ts";
-import type { SagaDeps, SagaRef } from "../deps.ts";
+import { hostTag } from "../../../domain/saga/ids.ts";
+import type { Host, InfrastructureProvider } from "../../../integrations/infrastructure/provider.ts";
+import { agentBootstrap } from "../../agent-bootstrap.ts";
+import type { AgentSaga, SagaDeps, SagaRef } from "../deps.ts";
 import { type StepReport, succeeded } from "../step-record.ts";
 import { loadNode, requireProvisioning, viewNode } from "./nodes.ts";
 
@@ -22,10 +20,10 @@ import { loadNode, requireProvisioning, viewNode } from "./nodes.ts";
  * there already, an earlier try may have reached the provider, so its host is looked for first and adopted.
  * @throws saga_superseded when the host is to be destroyed meanwhile
  */
-export async function runTerraform(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
+export async function runTerraform(deps: SagaDeps, saga: AgentSaga): Promise<StepReport> {
   const { node, instanceType } = await loadNode(deps, saga);
   requireProvisioning((await viewNode(deps, saga)).state);
-  const tag = hostTag(node.id, FIRST_GENERATION);
+  const tag = hostTag(node.id, saga.generation);
   const { row, first } = await deps.database((db) =>
     markHostCreating(
       db,
@@ -33,7 +31,7 @@ export async function runTerraform(deps: SagaDeps, saga: SagaRef): Promise<StepR
         tag,
         tenant: node.tenant,
         nodeId: node.id,
-        generation: FIRST_GENERATION,
+        generation: saga.generation,
         provider: node.provider,
         region: node.region,
         instanceType,
@@ -60,23 +58,8 @@ export async function runTerraform(deps: SagaDeps, saga: SagaRef): Promise<StepR
 /** The token is derived here, where the provider is called, so that it is in no parameter and no step result. */
 async function createHost(deps: SagaDeps, provider: InfrastructureProvider, row: HostRow): Promise<Host> {
   const { nodeId, generation, tag, region, instanceType } = row;
-  const { PUBLIC_URL, BRIDGE_URL, MASTER_SECRET, CONTROL_KEY_VERSION } = deps.config;
-  const request: CreateHost = {
-    tag,
-    region,
-    instanceType,
-    agent: {
-      nodeId,
-      generation,
-      controlUrl: PUBLIC_URL,
-      bridgeUrl: BRIDGE_URL ?? null,
-      controlKeys: controlSigners(MASTER_SECRET, CONTROL_KEY_VERSION).map(({ keyId, publicKey }) => {
-        return { keyId, publicKey: bytesToHex(publicKey) };
-      }),
-      nodeToken: await deriveNodeToken(MASTER_SECRET, nodeId, generation),
-    },
-  };
-  return provider.create(request);
+  const agent = await agentBootstrap(deps.config, nodeId, generation);
+  return provider.create({ tag, region, instanceType, agent });
 }
 
 function superseded(): OrreryError {

@@ -25,13 +25,24 @@ export async function viewNode(deps: SagaDeps, saga: SagaRef): Promise<NodeView>
 }
 
 /**
- * Whoever else moved the node has taken over: a provision goes on only while its node is provisioning.
- * @throws node_terminating, node_ended, invalid_transition
+ * Whoever else moved the node has taken over: a saga goes on only while the node is its to work on.
+ * @throws node_terminating, node_ended, and for a provision invalid_transition
  */
-export function requireProvisioning(state: NodeState): void {
-  if (state === "provisioning") return;
+export function requireOurs({ workflow }: SagaRef, state: NodeState): void {
+  if (workflow === "provision-node") requireProvisioning(state);
+  else requireLiving(state);
+}
+
+/** @throws node_terminating, node_ended */
+function requireLiving(state: NodeState): void {
   if (state === "terminating") throw new OrreryError("node_terminating", "The node is being terminated.");
   if (isTerminal(state)) throw new OrreryError("node_ended", `The node has ended as ${state}.`);
+}
+
+/** @throws node_terminating, node_ended, invalid_transition */
+export function requireProvisioning(state: NodeState): void {
+  if (state === "provisioning") return;
+  requireLiving(state);
   throw new OrreryError("invalid_transition", `The node is ${state}; it has been provisioned already.`);
 }
 

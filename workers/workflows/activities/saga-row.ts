@@ -3,7 +3,7 @@ import { isSagaWorkflow, SAGA_ENDED_EVENT } from "../../../domain/saga/ids.ts";
 import { endByNodeState, type SagaEnd } from "../../../domain/saga/repair.ts";
 import { stepPosition } from "../../../domain/saga/steps.ts";
 import { log } from "../../../durable-objects/shared/log.ts";
-import type { SagaDeps, SagaRef } from "../deps.ts";
+import type { AgentSaga, SagaDeps, SagaRef } from "../deps.ts";
 import type { SagaFailure } from "../failures.ts";
 import { viewNode } from "./nodes.ts";
 
@@ -19,6 +19,14 @@ export async function readVerdict(deps: SagaDeps, saga: SagaRef, { step, failure
   const detail = `${failure.code}: ${failure.message}`;
   await deps.database((db) => endStep(db, mark, { status: "failed", detail }, new Date(deps.now())));
   return verdict;
+}
+
+/** `superseded` when the node is being ended, or has been re-enrolled again: then nobody needs this saga any more. */
+export async function readReenrolmentVerdict(deps: SagaDeps, saga: AgentSaga): Promise<SagaEnd> {
+  const { state, installations } = await viewNode(deps, saga);
+  const agent = installations.find(({ generation }) => generation === saga.generation);
+  if (agent?.status === "revoked") return "superseded";
+  return endByNodeState(saga.workflow, state) ?? "failed";
 }
 
 /** Closes the saga's row, and wakes the sagas of the node that may wait for that. */
