@@ -15,6 +15,7 @@ export interface KillPoint {
 export const KILL_POINTS: readonly KillPoint[] = [
   ...exchange("provision-node", "create host", "POST", /^\/hosts$/),
   ...command("provision-node", "CONFIGURE", CommandType.CONFIGURE),
+  ...command("provision-node", "INJECT_KEYS", CommandType.INJECT_KEYS),
   ...command("provision-node", "START", CommandType.START),
   ...command("terminate-node", "STOP", CommandType.STOP),
   ...exchange("terminate-node", "destroy host", "DELETE", /^\/hosts\//),
