@@ -1,9 +1,13 @@
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
+import fc from "fast-check";
 import { describe, it } from "vitest";
 import { backupText, parseBackup } from "../../../domain/keys/backup.ts";
 import { masterWrapping } from "../../../domain/keys/dek-wrapping.ts";
 import { decryptKey } from "../../../domain/keys/envelope.ts";
+import { encodeSecret } from "../../../domain/keys/file-encoding.ts";
 import { makeKeySet, type NodeKeySet, requireReadable, withDek } from "../../../domain/keys/key-set.ts";
+import { KEY_ENCODINGS } from "../../../domain/keys/key-type.ts";
+import { makeKey, seedBytes } from "../../../domain/keys/make-key.ts";
 import { withSecret } from "../../../domain/keys/secret.ts";
 import { countingRandom, DECLARED, MASTER_SECRET, NODE_ID, OTHER_NODE } from "./sample.ts";
 
@@ -38,6 +42,27 @@ describe("a node's keys", () => {
 
   it("are the same for the same random bytes", async ({ expect }) => {
     await expect(`${JSON.stringify(await make(), null, 2)}\n`).toMatchFileSnapshot("./key-set.json");
+  });
+
+  it("come back as the key that their random bytes stand for, whatever type, encoding and bytes", async ({
+    expect,
+  }) => {
+    const encodings = fc.constantFrom(...KEY_ENCODINGS);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(...DECLARED),
+        encodings,
+        fc.uint8Array({ minLength: 64, maxLength: 64 }),
+        async (key, encoding, bytes) => {
+          const declared = { ...key, file: { ...key.file, encoding } };
+          const set = await makeKeySet(NODE, [declared], wrapping, (length) => bytes.slice(0, length));
+          const { secret, publicKey } = await makeKey(key.type, bytes.slice(0, seedBytes(key.type, key.bytes)));
+          expect(await filesOf(set)).toEqual([new TextDecoder().decode(encodeSecret(secret, encoding))]);
+          expect(set.keys[0]?.publicKey).toBe(publicKey === null ? null : bytesToHex(publicKey));
+        },
+      ),
+      { numRuns: 40 },
+    );
   });
 
   it("never use a nonce twice, and leave no secret in the random bytes that they were made of", async ({ expect }) => {
