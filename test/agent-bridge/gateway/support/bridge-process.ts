@@ -9,11 +9,13 @@ const announcementSchema = z.object({ url: z.string(), http_url: z.string() });
 
 type Environment = Readonly<Record<string, string>>;
 
-/** A command that runs the bridge, and where. */
+/** A command that runs the bridge, where, and as which user. */
 export interface BridgeCommand {
   readonly command: string;
   readonly args: readonly string[];
   readonly cwd: string;
+  readonly uid?: number;
+  readonly gid?: number;
 }
 
 const FROM_SOURCE: BridgeCommand = {
@@ -53,9 +55,9 @@ export class BridgeProcess {
     return bridge;
   }
 
-  private constructor(env: Environment, { command, args, cwd }: BridgeCommand, scope: Scope) {
+  private constructor(env: Environment, { command, args, ...place }: BridgeCommand, scope: Scope) {
     this.#child = spawn(command, args, {
-      cwd,
+      ...place,
       env: { PATH: process.env.PATH, LISTEN: "127.0.0.1:0", HTTP_LISTEN: "127.0.0.1:0", LOG_LEVEL: "error", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
