@@ -25,7 +25,9 @@ export interface EdgeHandlers {
 
 const REFUSAL_BYTES = 16 * 1024;
 const CLOSE_MS = 2_000;
-const PONG_TEXT = "pong";
+/** As bytes, because ws writes those in one piece with their header. */
+const PING_TEXT = Buffer.from("ping");
+const PONG_TEXT = Buffer.from("pong");
 const PONG = create(ControlMessageSchema, { body: { case: "pong", value: create(PongSchema) } });
 
 /** One agent's WebSocket to its node's object. A Ping is the text `ping`, which the edge answers without waking it. */
@@ -61,8 +63,8 @@ export class EdgeConnection {
   send(message: AgentMessage): boolean {
     if (!this.isOpen) return true;
     const isPing = message.body.case === "ping";
-    this.#context.metrics.frames.inc({ direction: "up", kind: isPing ? "ping" : "frame" });
-    this.#socket.send(isPing ? "ping" : toBinary(AgentMessageSchema, message), { binary: !isPing }, this.#sent);
+    this.#context.metrics.frames.up[isPing ? "ping" : "frame"] += 1;
+    this.#socket.send(isPing ? PING_TEXT : toBinary(AgentMessageSchema, message), { binary: !isPing }, this.#sent);
     this.#isFull = this.#socket.bufferedAmount > this.#context.limits.bufferBytes;
     return !this.#isFull;
   }
@@ -108,7 +110,7 @@ export class EdgeConnection {
       this.#end(new Refusal(status.UNAVAILABLE, "malformed_frame", "The edge sent what is no frame."));
       return;
     }
-    this.#context.metrics.frames.inc({ direction: "down", kind: isBinary ? "frame" : "pong" });
+    this.#context.metrics.frames.down[isBinary ? "frame" : "pong"] += 1;
     this.#handlers.onMessage(message, bytes.byteLength);
   }
 
@@ -149,7 +151,7 @@ function frameOf(bytes: Uint8Array): ControlMessage | null {
 }
 
 function pongOf(bytes: Uint8Array): ControlMessage | null {
-  return Buffer.from(bytes).toString("latin1") === PONG_TEXT ? PONG : null;
+  return PONG_TEXT.equals(bytes) ? PONG : null;
 }
 
 function toBytes(data: RawData): Uint8Array {
