@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect } from "node:http2";
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
 import { BridgeProcess } from "./support/bridge-process.ts";
 import { codeIn, hello, StreamAgent } from "./support/clients.ts";
-import { eventually } from "./support/condition.ts";
+import { eventually } from "./support/eventually.ts";
 import { FakeEdge, problem, WAIT } from "./support/fake-edge.ts";
 import { flood } from "./support/flood.ts";
 import { expectHonestSession } from "./support/honest.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { BridgeProcess } from "./bridge-process.ts";
-import { eventually } from "./condition.ts";
+import { eventually } from "./eventually.ts";
 import { expectHonestSession } from "./honest.ts";
 import { beginCall, frame, grpcMessage, TICKET_HEADERS, Wire } from "./wire.ts";
 

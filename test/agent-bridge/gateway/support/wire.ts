@@ -17,7 +17,7 @@ const TYPE = {
 } as const;
 export type FrameType = keyof typeof TYPE | number;
 
-export const FLAG = { ack: 1, endStream: 1, endHeaders: 4 } as const;
+const FLAG = { ack: 1, endStream: 1, endHeaders: 4 } as const;
 
 /** One frame; the length can be made to lie. */
 export function frame(
