@@ -154,6 +154,8 @@ export const DEFAULTS = {
     /** How long a duplicate waits for the first request with its key. */
     idempotencyWaitMs: 10 * SECOND,
     lastUsedResolutionMs: MINUTE,
+    /** A node's object that has not answered by then is not waited for: its copy in Postgres is shown. */
+    liveViewMs: 3 * SECOND,
     /** Nodes whose copies one repair request rebuilds. */
     repairBatch: 500,
   },

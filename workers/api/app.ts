@@ -15,6 +15,7 @@ import { agentSessionRoutes } from "./routes/agent-session.ts";
 import { apiKeyRoutes } from "./routes/api-keys.ts";
 import { chainRoutes } from "./routes/chains.ts";
 import { commandRoutes } from "./routes/commands.ts";
+import { controlKeyRoutes } from "./routes/control-keys.ts";
 import { docsRoutes } from "./routes/docs.ts";
 import { nodeKeyRoutes } from "./routes/node-keys.ts";
 import { nodeLifeRoutes } from "./routes/node-life.ts";
@@ -47,6 +48,7 @@ export function createApp(): OpenAPIHono<ApiEnv> {
   app.route("/", nodeKeyRoutes);
   app.route("/", agentEnrolmentRoutes);
   app.route("/", agentSessionRoutes);
+  app.route("/", controlKeyRoutes);
   app.route("/", repairRoutes);
   const allowedMethods = methodTable(app);
   app.notFound((c) => {

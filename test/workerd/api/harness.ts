@@ -162,11 +162,13 @@ class RecordedEngine {
   }
 }
 
-/** The bindings of both sagas, recorded. */
+/** The bindings of the sagas, recorded. */
 export function recordedSagas() {
   const provision = new RecordedEngine();
   const terminate = new RecordedEngine();
-  return { provision, terminate, bindings: { PROVISION_NODE: provision, TERMINATE_NODE: terminate } };
+  const reenroll = new RecordedEngine();
+  const bindings = { PROVISION_NODE: provision, TERMINATE_NODE: terminate, REENROLL_NODE: reenroll };
+  return { provision, terminate, reenroll, bindings };
 }
 
 /** A pushed chain and an active subscription to it; answers the subscription's id. */

@@ -1,6 +1,6 @@
 import { afterEach, describe, it, vi } from "vitest";
 import { z } from "zod";
-import { call, callWith, mintKey } from "./harness.ts";
+import { activeSubscription, call, callWith, database, idOf, mintKey, recordedSagas } from "./harness.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -108,6 +108,27 @@ describe("a fault", () => {
     expect(response.json).toMatchObject({ code: "internal", correlation_id: expect.any(String) });
     expect(response.text).not.toMatch(/hunter2|secret\.ts/);
     expect(logged).toHaveBeenCalled();
+  });
+
+  it("of a query is logged with its statement and never with its parameters", async ({ expect }) => {
+    const logged = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    const key = await mintKey({ scopes: ["admin"] });
+    const { bindings } = recordedSagas();
+    const body = { subscription_id: await activeSubscription(key, "logged") };
+    const created = await callWith(bindings, "POST", "/api/v1/nodes", { key, body });
+    const failing = await database(async (db) => {
+      await db.execute(`alter table idempotency_keys add constraint refuse check (key <> 'hunter2')`);
+      try {
+        const options = { key, body: {}, idempotencyKey: "hunter2" };
+        return await callWith(bindings, "POST", `/api/v1/nodes/${idOf(created)}/terminate`, options);
+      } finally {
+        await db.execute(`alter table idempotency_keys drop constraint refuse`);
+      }
+    });
+    expect(failing).toMatchObject({ status: 500, json: { code: "internal" } });
+    const lines = logged.mock.calls.flat().join("\n");
+    expect(lines).toMatch(/violates check constraint .*failed query: insert into .*idempotency_keys/);
+    expect(lines).not.toContain("hunter2");
   });
 
   it("of the configuration is named in the log and not in the answer", async ({ expect }) => {

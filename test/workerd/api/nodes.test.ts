@@ -3,6 +3,7 @@ import { bytesToHex } from "@noble/hashes/utils.js";
 import { uuidv7 } from "uuidv7";
 import { beforeAll, describe, it, vi } from "vitest";
 import { requireNode } from "../../../db/nodes.ts";
+import { DEFAULTS } from "../../../domain/defaults.ts";
 import { callNode } from "../../../durable-objects/shared/stubs.ts";
 import { consumerDeps } from "../../../workers/queues/deps.ts";
 import { drainOutbox } from "../../../workers/queues/drain-outbox.ts";
@@ -134,6 +135,18 @@ describe("a node that is there", () => {
     await initialise(id);
     const after = await call("GET", `${NODES}/${id}`, { key: admin });
     expect(after).toMatchObject({ status: 200, json: { live: true, state: "provisioning", sync_status: "unknown" } });
+  });
+
+  it("is shown from Postgres when its object does not answer in time", async ({ expect }) => {
+    const silent = { getByName: () => ({ view: () => new Promise(() => undefined) }) };
+    // The limit has passed as soon as it is set; every other timer keeps its time.
+    const realTimeout = globalThis.setTimeout;
+    const timeout = vi.spyOn(globalThis, "setTimeout").mockImplementation((then, ms) => {
+      return realTimeout(then, ms === DEFAULTS.api.liveViewMs ? 0 : ms);
+    });
+    const answer = await callWith({ NODE: silent }, "GET", `${NODES}/${id}`, { key: admin });
+    timeout.mockRestore();
+    expect(answer).toMatchObject({ status: 200, json: { id, live: false, agents: [] } });
   });
 
   it("takes commands, which a repeated request finds again", async ({ expect }) => {

@@ -5,6 +5,7 @@ import { type Transaction, withDatabase } from "../../../db/client.ts";
 import { insertNode, listNodes, type NodeRow, requireNode } from "../../../db/nodes.ts";
 import { insertSaga } from "../../../db/sagas.ts";
 import { findSubscription } from "../../../db/subscriptions.ts";
+import { DEFAULTS } from "../../../domain/defaults.ts";
 import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
 import { NODE_STATES, type NodeView } from "../../../domain/node/node.ts";
 import { sagaId } from "../../../domain/saga/ids.ts";
@@ -18,6 +19,7 @@ import { slug, uuid } from "../fields.ts";
 import { once } from "../once.ts";
 import { newestCursor, newestPage, pageOf, pageQuery, toPage } from "../pages.ts";
 import { startSaga } from "../start-saga.ts";
+import { withinTime } from "../time-limit.ts";
 
 const newNode = z.strictObject({ subscription_id: uuid }).openapi("NewNode");
 
@@ -119,10 +121,13 @@ async function createNode(tx: Transaction, c: ApiContext, subscriptionId: string
   return row;
 }
 
-/** The object's own truth; null when it cannot be reached or the saga has not created it yet. */
+/** The object's own truth; null when it does not answer in time or the saga has not created it yet. */
 async function liveView(c: ApiContext, nodeId: string): Promise<NodeView | null> {
   try {
-    return await callNode(c.env, nodeId, (node) => node.view());
+    return await withinTime(
+      callNode(c.env, nodeId, (node) => node.view()),
+      DEFAULTS.api.liveViewMs,
+    );
   } catch (thrown) {
     if (errorCodeOf(thrown) === "node_not_found") return null;
     log("warn", "node object did not answer", {
