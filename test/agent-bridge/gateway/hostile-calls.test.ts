@@ -5,6 +5,8 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { EnrollRequestSchema } from "../../../proto/gen/orrery/agent/v1/gateway_pb.js";
+import { makeCertificates } from "../../ops-agent/support/certificates.ts";
+import { testDirectory } from "../../ops-agent/support/directory.ts";
 import { codeIn, enrol, failureOf, hello, StreamAgent } from "./support/clients.ts";
 import { FakeEdge, problem, WAIT } from "./support/fake-edge.ts";
 import { expectHonestSession } from "./support/honest.ts";
@@ -143,6 +145,17 @@ describe("a stream that begins and does not go on", () => {
 describe("a connection that brings no session which the edge takes", () => {
   it("is closed when it says nothing", async () => {
     const wire = await Wire.open(bridge.port);
+    await wire.closed;
+  });
+
+  it("is closed when its TLS handshake does not go on", async () => {
+    const { cert: TLS_CERT_FILE, key: TLS_KEY_FILE } = makeCertificates(testDirectory());
+    await using secure = await TestBridge.start(edge.url, {
+      limits: LIMITS,
+      environment: { TLS_CERT_FILE, TLS_KEY_FILE },
+    });
+    const wire = await Wire.open(secure.port);
+    wire.write(Buffer.from([0x16, 3, 1]));
     await wire.closed;
   });
 
