@@ -30,7 +30,7 @@ export const TICKET = "ab".repeat(32);
 export type TicketFields = Readonly<Record<string, string>>;
 
 /** What a session's metadata says, with what is special about it. */
-export function ticketFor(fields: TicketFields = {}): Metadata {
+function ticketFor(fields: TicketFields = {}): Metadata {
   const metadata = new Metadata();
   const all = {
     "orrery-node": "node-1",
