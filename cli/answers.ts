@@ -38,6 +38,14 @@ export const subscriptionSchema = z.looseObject({
   created_at: z.string(),
 });
 
+const agentSchema = z.looseObject({
+  generation: z.int(),
+  status: z.string(),
+  connected: z.boolean(),
+  enrolled_at: z.string().nullable(),
+  key_fingerprint: z.string().nullable(),
+});
+
 export const nodeSchema = z.looseObject({
   id: z.string(),
   subscription_id: z.string(),
@@ -52,8 +60,21 @@ export const nodeSchema = z.looseObject({
   state_since: z.string(),
   created_at: z.string(),
   endpoints: z.record(z.string(), z.string()),
+  /** Of one node alone. */
+  agents: z.array(agentSchema).optional(),
 });
+export type AgentAnswer = z.output<typeof agentSchema>;
 export type NodeAnswer = z.output<typeof nodeSchema>;
+
+/** The token is in the first answer only. */
+export const reenrolmentSchema = z.looseObject({
+  generation: z.int(),
+  node_token: z.string().nullable(),
+  agent_yaml: z.string(),
+});
+
+export const controlKeySchema = z.looseObject({ key_id: z.string(), public_key: z.string(), status: z.string() });
+export type ControlKeyAnswer = z.output<typeof controlKeySchema>;
 
 export const eventSchema = z.looseObject({
   kind: z.string(),

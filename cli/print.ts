@@ -19,6 +19,11 @@ export function record(fields: Readonly<Record<string, unknown>>): string {
   return shown.map(([name, value]) => `${name.padEnd(width)}  ${plain(textOf(value))}\n`).join("");
 }
 
+/** A text of several lines as it is. */
+export function lines(text: string): string {
+  return `${text.trimEnd().split("\n").map(plain).join("\n")}\n`;
+}
+
 /** A time of the API for people: UTC, to the second. */
 export function time(rfc3339: string): string {
   return rfc3339.replace("T", " ").replace(/(\.\d+)?Z$/, "Z");

@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
-import { apiKeySchema, createdApiKeySchema, listOf } from "../answers.ts";
+import { apiKeySchema, type ControlKeyAnswer, controlKeySchema, createdApiKeySchema, listOf } from "../answers.ts";
 import { ApiClient } from "../api.ts";
 import { parseDuration } from "../duration.ts";
 import { Failure, UsageFailure } from "../failure.ts";
 import { addPaging, type Paging, readPages, showPage } from "../paging.ts";
-import { record, time } from "../print.ts";
+import { record, table, time } from "../print.ts";
 import { type Session, sessionOf } from "../session.ts";
 import { parseKey, readUrl } from "../settings.ts";
 
@@ -35,6 +35,21 @@ export function addAdmin(program: Command): void {
   addPaging(admin.command("keys"))
     .description("List the API keys, the newest first")
     .action((options: Paging, command: Command) => listKeys(options, sessionOf(command)));
+
+  admin
+    .command("control-keys")
+    .description("Show the public keys by which agents believe this deployment")
+    .action((_options: unknown, command: Command) => listControlKeys(sessionOf(command)));
+}
+
+async function listControlKeys(session: Session): Promise<void> {
+  const answer = await (await session.api()).get("/admin/control-keys", listOf(controlKeySchema));
+  const columns = {
+    KEY: (key: ControlKeyAnswer) => key.key_id,
+    STATUS: (key: ControlKeyAnswer) => key.status,
+    "PUBLIC KEY": (key: ControlKeyAnswer) => key.public_key,
+  };
+  session.result(answer, () => table(columns, answer.items));
 }
 
 async function createKey(options: CreateKeyOptions, session: Session): Promise<void> {

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { commandSchema, eventSchema, listOf, type NodeAnswer, nodeSchema } from "../answers.ts";
+import { type AgentAnswer, commandSchema, eventSchema, listOf, type NodeAnswer, nodeSchema } from "../answers.ts";
 import type { ApiClient } from "../api.ts";
 import { parseDuration } from "../duration.ts";
 import { UsageFailure } from "../failure.ts";
@@ -10,6 +10,7 @@ import { followSaga, readSagas, stepLine } from "../saga-view.ts";
 import { type Session, sessionOf } from "../session.ts";
 import { addNodeCommands, COMMAND_COLUMNS } from "./node-commands.ts";
 import { addNodeKeys } from "./node-keys.ts";
+import { addNodeReenroll } from "./node-reenroll.ts";
 
 const WAIT_MS = 10 * 60_000;
 const SHOWN_COMMANDS = 5;
@@ -57,6 +58,7 @@ export function addNodes(program: Command): void {
 
   addNodeCommands(nodes);
   addNodeKeys(nodes);
+  addNodeReenroll(nodes);
 
   addWait(nodes.command("terminate"))
     .description("Stop a node and remove everything it has")
@@ -133,7 +135,13 @@ function nodeText(node: NodeAnswer): string {
     subscription: node.subscription_id,
     created: time(node.created_at),
     ...Object.fromEntries(endpoints),
+    ...Object.fromEntries((node.agents ?? []).map((agent) => [`agent ${agent.generation}`, agentText(agent)])),
   });
+}
+
+function agentText({ status, connected, enrolled_at, key_fingerprint }: AgentAnswer): string {
+  const enrolled = enrolled_at === null ? "not enrolled" : `enrolled ${time(enrolled_at)}, key ${key_fingerprint}`;
+  return `${status}, ${connected ? "connected" : "not connected"}, ${enrolled}`;
 }
 
 async function events(nodeId: string, paging: Paging, session: Session): Promise<void> {

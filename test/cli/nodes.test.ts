@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { command, node, page, saga, subscription } from "./samples.ts";
+import { command, expectedAgent, node, page, replacedAgent, saga, subscription } from "./samples.ts";
 import { type Answer, ApiServer, problem, type Route } from "./support.ts";
 
 let api: ApiServer;
@@ -123,7 +123,7 @@ describe("nodes list", () => {
 
 test("nodes get shows the node, its sagas' steps and its latest commands", async () => {
   await serve({
-    "GET /nodes/0192-node": () => ({ body: node }),
+    "GET /nodes/0192-node": () => ({ body: { ...node, agents: [replacedAgent, expectedAgent] } }),
     "GET /nodes/0192-node/saga": () => ({
       body: page([saga("provision-node", "succeeded", [["StartNode", "succeeded"]])]),
     }),
@@ -131,6 +131,8 @@ test("nodes get shows the node, its sagas' steps and its latest commands", async
   });
   const { stdout } = await api.run(["nodes", "get", "0192-node"]);
   expect(stdout).toMatch(/endpoint rpc +http:\/\/127\.0\.0\.1:8545\n/);
+  expect(stdout).toMatch(/agent 1 +revoked, not connected, enrolled 2026-11-30 10:00:00Z, key 0123456789abcdef\n/);
+  expect(stdout).toMatch(/agent 2 +active, not connected, not enrolled\n/);
   expect(stdout).toContain("provision-node succeeded\n  ✓ StartNode  1.5 s\n");
   expect(stdout).toContain("0192-command  RESTART  completed");
 });

@@ -26,6 +26,22 @@ export const node = {
   endpoints: { rpc: "http://127.0.0.1:8545" },
 };
 
+const noAgent = { connected: false, last_beat_at: null, version: null };
+export const replacedAgent = {
+  ...noAgent,
+  generation: 1,
+  status: "revoked",
+  enrolled_at: "2026-11-30T10:00:00.000Z",
+  key_fingerprint: "0123456789abcdef",
+};
+export const expectedAgent = {
+  ...noAgent,
+  generation: 2,
+  status: "active",
+  enrolled_at: null,
+  key_fingerprint: null,
+};
+
 export const command = {
   id: "0192-command",
   type: "RESTART",
