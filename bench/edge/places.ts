@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { z } from "zod";
 import { choosePort } from "../../agent-bridge/host-runner/ports.ts";
 import { migrate } from "../../db/migrate.ts";
-import { type BridgePlace, type RunningBridge, startBridge } from "../../dev/bridge.ts";
+import { keepBridge, type StackBridge } from "../../dev/bridge.ts";
 import { type DataDir, openDataDir } from "../../dev/data-dir.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../dev/embedded-postgres.ts";
+import { watchParts } from "../../dev/parts.ts";
 import type { ProcessGroup } from "../../dev/process-group.ts";
 import { developmentSecrets } from "../../dev/secrets.ts";
 import { buildWorker, startWorker, type WorkerPlace } from "../../dev/worker.ts";
@@ -22,7 +23,7 @@ export interface BenchWorker {
   /** SIGKILL to all of it. */
   kill(): Promise<void>;
   /** Starts it again on the same state and address. */
-  restart(): Promise<void>;
+  start(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -108,7 +109,7 @@ export async function startEdge({ directory, clockSpeed, database: kind }: EdgeO
       return worker.runtimes;
     },
     kill: worker.kill,
-    restart: worker.restart,
+    start: worker.start,
     async stop() {
       await worker.stop();
       await database?.stop();
@@ -125,33 +126,22 @@ export async function startEdge({ directory, clockSpeed, database: kind }: EdgeO
   };
 }
 
-/** A bridge that can be killed and started again at the same address. */
-export interface BenchBridge {
-  readonly url: string;
-  readonly httpUrl: string;
-  /** Of the present start. */
-  readonly pid: number;
-  kill(): Promise<void>;
-  restart(): Promise<void>;
+/** A bridge for the bench alone. */
+export interface BenchBridge extends StackBridge {
   stop(): Promise<void>;
 }
 
 export async function openBridge(directory: string, edgeUrl: string): Promise<BenchBridge> {
   const dataDir = await openDataDir(directory);
-  const port = await choosePort(new Set(), Math.random);
-  const httpPort = await choosePort(new Set([port]), Math.random);
-  const place: BridgePlace = { repoDir: REPO_DIR, dataDir, port, httpPort, edgeUrl };
-  let bridge: RunningBridge = await startBridge(place);
+  const bridge = await keepBridge({ repoDir: REPO_DIR, dataDir, edgeUrl }, watchParts());
   return {
     url: bridge.url,
     httpUrl: bridge.httpUrl,
-    get pid() {
-      return bridge.process.pid;
+    get process() {
+      return bridge.process;
     },
-    kill: () => bridge.process.kill(),
-    async restart() {
-      bridge = await startBridge(place);
-    },
+    kill: bridge.kill,
+    start: bridge.start,
     async stop() {
       await bridge.process.stop();
       dataDir.release();
@@ -186,7 +176,7 @@ async function start(place: WorkerPlace): Promise<BenchWorker> {
       return runtimesOf(worker.process.pid);
     },
     kill: () => worker.process.kill(),
-    async restart() {
+    async start() {
       worker = await startWorker(place);
     },
     async stop() {

@@ -98,7 +98,7 @@ function subjectsOf({ bare, edge, bridge, echo, lines }: Places): readonly Subje
   return [
     { name: "bare", lines: lines.bare, processes: { edge: bare.runtimes.objects, front: bare.runtimes.front } },
     { name: "direct", lines: lines.direct, processes: { edge: objects, front } },
-    { name: "bridge", lines: lines.bridge, processes: { edge: objects, front, bridge: bridge.pid } },
+    { name: "bridge", lines: lines.bridge, processes: { edge: objects, front, bridge: bridge.process.pid } },
     { name: "echo", lines: lines.echo, processes: { echo: echo.pid } },
   ];
 }
