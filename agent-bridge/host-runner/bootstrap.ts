@@ -1,6 +1,6 @@
-import { join } from "node:path";
 import { stringify } from "yaml";
 import { z } from "zod";
+import { agentSettings } from "../../domain/node/agent-yaml.ts";
 
 /** What a host's agent must be told at its first boot: what a cloud would pass on by cloud-init. */
 export const bootstrapSchema = z.strictObject({
@@ -20,23 +20,17 @@ export const agentExtrasSchema = z.strictObject({
 });
 export type AgentExtras = z.output<typeof agentExtrasSchema>;
 
-/** The agent's configuration file on a host whose files lie in `directory`. */
-export function agentYaml(
-  directory: string,
+/** The agent's configuration file on a host; its files lie beside it. */
+export function hostAgentYaml(
   agent: z.output<typeof bootstrapSchema>,
   ports: Readonly<Record<string, number>>,
   { bridge, ...extras }: AgentExtras,
 ): string {
+  const settings = agentSettings(agent);
   return stringify({
     ...extras,
-    control_url: agent.controlUrl,
-    ...(agent.bridgeUrl === null ? {} : { bridge: { ...bridge, url: agent.bridgeUrl } }),
-    control_keys: agent.controlKeys.map(({ keyId, publicKey }) => ({ key_id: keyId, public_key: publicKey })),
-    node_id: agent.nodeId,
-    generation: agent.generation,
-    token_file: join(directory, "node-token"),
-    state_dir: join(directory, "state"),
-    data_dir: join(directory, "data"),
+    ...settings,
+    ...(settings.bridge === undefined ? {} : { bridge: { ...bridge, ...settings.bridge } }),
     runtime: "process",
     ports,
   });

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { z } from "zod";
-import { type AgentExtras, agentYaml, bootstrapSchema } from "./bootstrap.ts";
+import { type AgentExtras, bootstrapSchema, hostAgentYaml } from "./bootstrap.ts";
 import { RunnerError } from "./errors.ts";
 import { Machine } from "./machine.ts";
 import { choosePort } from "./ports.ts";
@@ -102,7 +102,7 @@ export class Hosts {
     this.#ports.add(port);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await writeDurably(join(directory, "node-token"), request.agent.nodeToken, 0o600);
-    const config = agentYaml(directory, request.agent, { rpc: port }, this.#agentExtras);
+    const config = hostAgentYaml(request.agent, { rpc: port }, this.#agentExtras);
     await writeDurably(join(directory, "agent.yaml"), config, 0o600);
     await this.#save({ ...record, ports: { rpc: port } });
     await this.#boot(record.providerHostId);

@@ -10,9 +10,9 @@ export interface AgentIdentity {
   readonly controlKeys: readonly { readonly keyId: string; readonly publicKey: string }[];
 }
 
-/** An agent.yaml for a host whose files lie beside it: the node token in `node-token`, `state` and `data` in directories. */
-export function agentYaml({ nodeId, generation, controlUrl, bridgeUrl, controlKeys }: AgentIdentity): string {
-  return stringify({
+/** The settings of an agent whose files lie beside its agent.yaml: the token in `node-token`, `state` and `data`. */
+export function agentSettings({ nodeId, generation, controlUrl, bridgeUrl, controlKeys }: AgentIdentity) {
+  return {
     control_url: controlUrl,
     ...(bridgeUrl === null ? {} : { bridge: { url: bridgeUrl } }),
     control_keys: controlKeys.map(({ keyId, publicKey }) => ({ key_id: keyId, public_key: publicKey })),
@@ -21,5 +21,9 @@ export function agentYaml({ nodeId, generation, controlUrl, bridgeUrl, controlKe
     token_file: "node-token",
     state_dir: "state",
     data_dir: "data",
-  });
+  };
+}
+
+export function agentYaml(identity: AgentIdentity): string {
+  return stringify(agentSettings(identity));
 }
