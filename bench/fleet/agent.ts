@@ -76,11 +76,12 @@ export class FleetAgent {
   }
 
   #interpret({ id }: Parameters<Interpret>[0]): ReturnType<Interpret> {
-    return async ({ signal }) => {
+    return async ({ signal, onProgress }) => {
       this.executions.set(id, (this.executions.get(id) ?? 0) + 1);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       signal.addEventListener("abort", () => reject(signal.reason), { once: true });
       this.#held.set(id, resolve);
+      onProgress({ step: "wait to be released", stepIndex: 0, stepCount: 1, done: 0, total: 0 });
       await promise.finally(() => this.#held.delete(id));
       return {};
     };
