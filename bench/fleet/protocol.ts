@@ -36,6 +36,7 @@ const recordSchema = z.object({
   sessions: z.array(
     z.object({
       way: z.string(),
+      dialledAt: z.number(),
       welcomedAt: z.number(),
       endedAt: z.number().nullable(),
       reason: z.string().nullable(),

@@ -3,6 +3,8 @@ import type { Ticket, Transport, TransportHandlers, Way } from "../../ops-agent/
 /** One session that an agent held. Times are the machine's, in milliseconds since the epoch. */
 export interface HeldSession {
   readonly way: string;
+  /** When its connection was begun. */
+  readonly dialledAt: number;
   readonly welcomedAt: number;
   endedAt: number | null;
   /** Null while it is held, and when the agent ended it itself. */
@@ -35,6 +37,7 @@ export function recorded(way: Way, record: LineRecord): Way {
 }
 
 function openRecorded(way: Way, record: LineRecord, ticket: Ticket, handlers: TransportHandlers): Transport {
+  const dialledAt = Date.now();
   let session: HeldSession | null = null;
   let unanswered = 0;
   const end = (reason: string | null) => {
@@ -50,7 +53,7 @@ function openRecorded(way: Way, record: LineRecord, ticket: Ticket, handlers: Tr
       }
       // The first sealed frame of the control plane is its Welcome.
       if (message.body.case === "sealed" && session === null) {
-        session = { way: way.name, welcomedAt: Date.now(), endedAt: null, reason: null };
+        session = { way: way.name, dialledAt, welcomedAt: Date.now(), endedAt: null, reason: null };
         record.sessions.push(session);
       }
       handlers.onMessage(message);

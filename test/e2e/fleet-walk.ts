@@ -78,9 +78,13 @@ export async function surviveLoss({ edge, fleet, nodeIds }: FleetWalk, commands:
   const returns = await until("every agent to be back", async () => returnsSince(await fleet.read(), lostAt), {
     timeoutMs: RETURN_MS - (Date.now() - lostAt),
   });
-  printHistogram(returns);
-  expect(Math.max(...returns)).toBeLessThan(RETURN_MS);
-  expect(Math.max(...histogram(returns).values())).toBeLessThanOrEqual(nodeIds.length * HERD);
+  const dialled = returns.map(({ dialledAt }) => dialledAt - lostAt);
+  const welcomed = returns.map(({ welcomedAt }) => welcomedAt - lostAt);
+  printHistogram("agents knocked at the door behind which they were let in", dialled);
+  printHistogram("agents were in session", welcomed);
+  expect(Math.max(...welcomed)).toBeLessThan(RETURN_MS);
+  // How agents spread is seen where they knock: a front that is up before the rest of the edge holds them and lets all in at once.
+  expect(Math.max(...histogram(dialled).values())).toBeLessThanOrEqual(nodeIds.length * HERD);
 
   await fleet.release();
   await untilCommands(edge, commanded, "completed");
@@ -95,12 +99,11 @@ async function holders(fleet: Fleet): Promise<number> {
   return (await fleet.read()).filter(({ sessions }) => sessions.at(-1)?.endedAt === null).length;
 }
 
-/** After how many milliseconds each agent held a session again; null while one does not. */
-function returnsSince(records: readonly AgentRecord[], lostAt: number): readonly number[] | null {
+/** The first session of each agent since then; null while one holds none. */
+function returnsSince(records: readonly AgentRecord[], lostAt: number) {
   const returns = records.flatMap(({ sessions }) => {
-    const held = sessions.at(-1)?.endedAt === null;
     const first = sessions.find(({ welcomedAt }) => welcomedAt > lostAt);
-    return held && first !== undefined ? [first.welcomedAt - lostAt] : [];
+    return first !== undefined && sessions.at(-1)?.endedAt === null ? [first] : [];
   });
   return returns.length === records.length ? returns : null;
 }
@@ -116,18 +119,18 @@ async function untilCommands(edge: Edge, nodeIds: readonly string[], state: stri
   );
 }
 
-/** Agents by the second in which they were back. */
-function histogram(returns: readonly number[]): ReadonlyMap<number, number> {
+/** How many fall into each second. */
+function histogram(times: readonly number[]): ReadonlyMap<number, number> {
   const counts = new Map<number, number>();
-  for (const ms of returns) counts.set(Math.floor(ms / 1_000), (counts.get(Math.floor(ms / 1_000)) ?? 0) + 1);
+  for (const ms of times) counts.set(Math.floor(ms / 1_000), (counts.get(Math.floor(ms / 1_000)) ?? 0) + 1);
   return counts;
 }
 
-function printHistogram(returns: readonly number[]): void {
-  const counts = [...histogram(returns)].sort(([one], [other]) => one - other);
+function printHistogram(what: string, times: readonly number[]): void {
+  const counts = [...histogram(times)].sort(([one], [other]) => one - other);
+  const bar = (agents: number) => "#".repeat(Math.ceil((60 * agents) / times.length));
   const lines = counts.map(
-    ([second, agents]) =>
-      `${String(second).padStart(4)} s ${String(agents).padStart(5)} ${"#".repeat(Math.ceil((60 * agents) / returns.length))}`,
+    ([second, agents]) => `${String(second).padStart(4)} s ${String(agents).padStart(5)} ${bar(agents)}`,
   );
-  console.log(`${returns.length} agents back, by seconds after the loss:\n${lines.join("\n")}`);
+  console.log(`${times.length} ${what}, by seconds after the loss:\n${lines.join("\n")}`);
 }
