@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { AgentExtras } from "../agent-bridge/host-runner/bootstrap.ts";
 import { readChainFiles } from "../cli/chain-files.ts";
 import { migrate } from "../db/migrate.ts";
-import { type BridgePlace, type RunningBridge, startBridge } from "./bridge.ts";
+import { keepBridge, type StackBridge } from "./bridge.ts";
 import { type CronDriver, runCron, startCronDriver } from "./cron-driver.ts";
 import { type DataDir, openDataDir } from "./data-dir.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "./database-proxy.ts";
@@ -12,7 +12,7 @@ import { endHostProcesses } from "./host-processes.ts";
 import { type HostRunner, hostsDir, type RunningHostRunner, startHostRunner } from "./host-runner.ts";
 import { keptPort } from "./kept-ports.ts";
 import { OperatorApi } from "./operator-api.ts";
-import type { ProcessGroup } from "./process-group.ts";
+import { watchParts } from "./parts.ts";
 import { developmentSecrets } from "./secrets.ts";
 import { buildWorker, type RunningWorker, startWorker, type WorkerPlace } from "./worker.ts";
 
@@ -45,17 +45,6 @@ export interface Interposers {
   publicUrl?(realUrl: string): Promise<string>;
   /** In place of the bridge's address, for agents; null has them connect directly. `edgeUrl` is where a bridge goes on to. */
   bridgeUrl?(realUrl: string, edgeUrl: string): Promise<string | null>;
-}
-
-/** The stack's bridge, which can be killed at any moment. */
-export interface StackBridge {
-  readonly url: string;
-  readonly httpUrl: string;
-  readonly process: ProcessGroup;
-  /** SIGKILL. */
-  kill(): Promise<void>;
-  /** Starts it again at the same address. */
-  start(): Promise<void>;
 }
 
 export interface Stack {
@@ -119,7 +108,9 @@ async function assemble(
   const port = await keptPort(dataDir.path, "worker");
   const realUrl = `http://127.0.0.1:${port}`;
   const publicUrl = (await options.interpose?.publicUrl?.(realUrl)) ?? realUrl;
-  const bridge = await step("start the bridge", () => runBridge(options, dataDir, publicUrl, watch));
+  const bridge = await step("start the bridge", () =>
+    keepBridge({ repoDir: options.repoDir, dataDir, edgeUrl: publicUrl, signal: options.signal }, watch),
+  );
   cleanUps.push(() => bridge.process.stop());
 
   const place = workerPlace(options, dataDir, port, {
@@ -187,26 +178,6 @@ function interruptible({ onStep = (_label, work) => work(), signal }: StackOptio
   };
 }
 
-/** Tells when a part ends though nobody wanted it to. */
-function watchParts() {
-  const { promise: broken, resolve } = Promise.withResolvers<Error>();
-  const expected = new Set<ProcessGroup>();
-  let closed = false;
-  return {
-    broken,
-    add(part: ProcessGroup): void {
-      void part.ended.then(({ code, signal }) => {
-        if (closed || expected.has(part)) return;
-        resolve(new Error(`The ${part.name} has ended (${signal ?? code}); see ${part.logFile}.`));
-      });
-    },
-    remove: (part: ProcessGroup) => void expected.add(part),
-    close: () => {
-      closed = true;
-    },
-  };
-}
-
 interface RunningDatabase {
   readonly databaseUrl: string;
   readonly wsProxy: string;
@@ -266,39 +237,6 @@ function workerPlace(
     settings,
     watch: options.watch,
     signal: options.signal,
-  };
-}
-
-async function runBridge(
-  options: StackOptions,
-  dataDir: DataDir,
-  edgeUrl: string,
-  watch: ReturnType<typeof watchParts>,
-): Promise<StackBridge> {
-  const place: BridgePlace = {
-    repoDir: options.repoDir,
-    dataDir,
-    port: await keptPort(dataDir.path, "bridge"),
-    httpPort: await keptPort(dataDir.path, "bridge-http"),
-    edgeUrl,
-    signal: options.signal,
-  };
-  let running: RunningBridge = await startBridge(place);
-  watch.add(running.process);
-  return {
-    url: running.url,
-    httpUrl: running.httpUrl,
-    get process() {
-      return running.process;
-    },
-    kill: () => {
-      watch.remove(running.process);
-      return running.process.kill();
-    },
-    async start() {
-      running = await startBridge(place);
-      watch.add(running.process);
-    },
   };
 }
 
