@@ -5,7 +5,7 @@ import { unlessInterrupted } from "../../dev/interrupt.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { createLog } from "../../ops-agent/log.ts";
 import { DirectWay } from "../../ops-agent/transport/websocket.ts";
-import { startBare, startEdge } from "../edge/places.ts";
+import { type BenchWorker, startBare, startEdge } from "../edge/places.ts";
 import { slope } from "../numbers.ts";
 import { memoryOf } from "../processes.ts";
 import type { MeasureOptions } from "./beats.ts";
@@ -27,29 +27,43 @@ export interface MemoryPlan {
   readonly settleMs: number;
 }
 
+export interface MemoryFigures {
+  readonly bare: MemoryPerNode;
+  /** A bare object that an alarm has woken once, as it wakes ours every two minutes. */
+  readonly woken: MemoryPerNode;
+  readonly ours: MemoryPerNode;
+}
+
 /** Idle nodes of the bare object and of ours, which beat as nodes do and so stay healthy. */
-export async function measureMemory(plan: MemoryPlan, { directory, hosts, interrupted, say }: MeasureOptions) {
-  say("start the bare object and the edge");
+export async function measureMemory(plan: MemoryPlan, options: MeasureOptions): Promise<MemoryFigures> {
+  const { directory, hosts, interrupted, say } = options;
+  say("start the bare object, twice, and the edge");
   const bare = await startBare(join(directory, "bare"));
+  const woken = await startBare(join(directory, "woken"));
   const edge = await startEdge({ directory: join(directory, "edge"), clockSpeed: 1, database: "none" });
-  const lines: { bare: Line[]; ours: Line[] } = { bare: [], ours: [] };
+  const lines: Line[] = [];
+  const add = (more: readonly Line[]) => {
+    lines.push(...more);
+    return more;
+  };
   try {
-    say(`memory: ${plan.batches} batches of ${plan.nodesPerBatch} nodes, bare and ours`);
+    say(`memory: ${plan.batches} batches of ${plan.nodesPerBatch} nodes`);
     const way = new DirectWay(edge.url, createLog("silent", {}));
-    const address = bare.url.replace("http", "ws");
-    const bareMore = (nodes: number) => connectAll(nodes, () => socketLine(`${address}/${uuidv7()}`));
-    const oursMore = (nodes: number) => connectAgents(nodes, { edge, way, hosts, state: "syncing" });
     const work = Promise.all([
-      weigh(plan, bare.runtimes.objects, lines.bare, bareMore),
-      weigh(plan, edge.runtimes.objects, lines.ours, oursMore),
+      weigh(plan, bare, async (nodes) => add(await bareLines(nodes, bare, ""))),
+      weigh(plan, woken, async (nodes) => add(await bareLines(nodes, woken, "/woken"))),
+      weigh(plan, edge, async (nodes) => add(await connectAgents(nodes, { edge, way, hosts, state: "syncing" }))),
     ]);
-    const [ofBare, ofOurs] = await unlessInterrupted(interrupted, work);
-    return { bare: ofBare, ours: ofOurs };
+    const [ofBare, ofWoken, ofOurs] = await unlessInterrupted(interrupted, work);
+    return { bare: ofBare, woken: ofWoken, ours: ofOurs };
   } finally {
-    closeAll([...lines.bare, ...lines.ours]);
-    await edge.stop();
-    await bare.stop();
+    closeAll(lines);
+    for (const worker of [edge, woken, bare]) await worker.stop();
   }
+}
+
+function bareLines(nodes: number, { url }: BenchWorker, path: string): Promise<readonly Line[]> {
+  return connectAll(nodes, () => socketLine(`${url.replace("http", "ws")}${path}/${uuidv7()}`));
 }
 
 /**
@@ -58,16 +72,16 @@ export async function measureMemory(plan: MemoryPlan, { directory, hosts, interr
  */
 async function weigh(
   plan: MemoryPlan,
-  pid: number,
-  lines: Line[],
+  worker: BenchWorker,
   connect: (nodes: number) => Promise<readonly Line[]>,
 ): Promise<MemoryPerNode> {
   const points: { nodes: number; rssKib: number; pssKib: number }[] = [];
+  const lines: Line[] = [];
   const stopBeating = keepBeating(lines, DEFAULTS.heartbeat.beatMs);
   for (let batch = 1; batch <= plan.batches; batch += 1) {
     lines.push(...(await connect(plan.nodesPerBatch)));
     await delay(plan.settleMs);
-    points.push({ nodes: lines.length, ...memoryOf(pid) });
+    points.push({ nodes: lines.length, ...memoryOf(worker.runtimes.objects) });
   }
   stopBeating();
   const line = (of: "rssKib" | "pssKib") => slope(points.map((point) => ({ x: point.nodes, y: point[of] })));

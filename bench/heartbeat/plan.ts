@@ -4,7 +4,7 @@ import type { MemoryPlan } from "./memory.ts";
 
 /** How much is measured, and for how long. */
 export interface Plan {
-  /** Numbers of nodes, the greatest last; the batches of `memory` make at least as many. */
+  /** Numbers of nodes, the greatest last. */
   readonly sizes: readonly number[];
   readonly memory: MemoryPlan;
   readonly paces: (nodes: number) => readonly BeatPlan[];
@@ -14,7 +14,7 @@ export interface Plan {
 
 export const FULL: Plan = {
   sizes: [100, 1_000],
-  memory: { batches: 7, nodesPerBatch: 200, settleMs: 13_000 },
+  memory: { batches: 6, nodesPerBatch: 200, settleMs: 30_000 },
   paces: (nodes) => [
     { pace: "closed loop", beats: "closed loop", windowMs: 5_000, rounds: 5 },
     { pace: "1,000 a second", beats: 1_000, windowMs: 8_000, rounds: 5 },

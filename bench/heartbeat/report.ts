@@ -3,12 +3,12 @@ import type { BeatFigures } from "./beat-figures.ts";
 import type { BeatMeter } from "./beats.ts";
 import type { HourFigures } from "./hour.ts";
 import type { Verdict } from "./limits.ts";
-import type { MemoryPerNode } from "./memory.ts";
+import type { MemoryFigures } from "./memory.ts";
 import type { NodePrice } from "./price.ts";
 
 export interface HeartbeatFigures {
   readonly quick: boolean;
-  readonly memory: { readonly bare: MemoryPerNode; readonly ours: MemoryPerNode };
+  readonly memory: MemoryFigures;
   readonly beats: readonly BeatFigures[];
   readonly meters: readonly BeatMeter[];
   /** CPU milliseconds a second. */
@@ -84,6 +84,7 @@ function idleTable({ idle }: HeartbeatFigures): string {
 function memoryTable({ memory }: HeartbeatFigures): string {
   const rows = [
     { name: "bare object", of: memory.bare },
+    { name: "bare object, woken once by an alarm", of: memory.woken },
     { name: "ours", of: memory.ours },
   ];
   return table(

@@ -2,6 +2,8 @@ interface BareEnv {
   readonly BARE: DurableObjectNamespace;
 }
 
+const WAKE_MS = 15_000;
+
 /** Hibernates with one socket and has `ping` answered by the runtime: the least that a heartbeat can cost. */
 export class BareObject implements DurableObject {
   readonly #ctx: DurableObjectState;
@@ -11,11 +13,15 @@ export class BareObject implements DurableObject {
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
   }
 
-  fetch(): Response {
+  /** At `/woken/...` an alarm wakes the object once, when it hibernates; what that leaves behind is the runtime's own. */
+  async fetch(request: Request): Promise<Response> {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#ctx.acceptWebSocket(server);
+    if (new URL(request.url).pathname.startsWith("/woken/")) await this.#ctx.storage.setAlarm(Date.now() + WAKE_MS);
     return new Response(null, { status: 101, webSocket: client });
   }
+
+  alarm(): void {}
 }
 
 export default {
