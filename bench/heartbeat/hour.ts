@@ -14,20 +14,19 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 /** The cron trigger rings each minute of the edge's clock. */
 const CRON_MS = MINUTE_MS / CLOCK_SPEED;
-/** Two alarms of every node: what their beginning left behind is over. */
-const SETTLE_MS = (4 * MINUTE_MS) / CLOCK_SPEED;
 /** The fleet begins in groups, a while apart, so that its alarms do not ring all at once ever after. */
 const GROUPS = 10;
 const GROUP_MS = 1_200;
 /** Without beats, and shorter than the silence that makes a node down. */
 const SILENT_MS = 10_000;
-const WARM_MS = 20_000;
 
 export interface HourPlan {
   readonly nodes: number;
   /** Of the edge's clock; less than 1 only to see that the bench works. */
   readonly hours: number;
   readonly rounds: number;
+  /** Beats for so long come before anything is measured: at least two alarms of every node, and nothing is left of its beginning. */
+  readonly settleMs: number;
 }
 
 /** What one node does in a steady hour, and what that costs the runtime that holds the objects. */
@@ -69,7 +68,7 @@ export async function steadyHour(
   connect: (nodes: number) => Promise<readonly Line[]>,
 ): Promise<HourFigures> {
   const watched = { edge: edge.runtimes.objects };
-  const empty = await withCron(edge, () => measureIdle(SETTLE_MS, watched));
+  const empty = await withCron(edge, () => measureIdle(plan.settleMs, watched));
   const microsPerSecond = (empty.cpu.edge ?? Number.NaN) / empty.seconds;
 
   const lines: Line[] = [];
@@ -79,12 +78,12 @@ export async function steadyHour(
   }
   const pace = (plan.nodes * CLOCK_SPEED * 1_000) / DEFAULTS.heartbeat.beatMs;
   const [hour, meter] = await withCron(edge, async () => {
-    await measure(lines, pace, SETTLE_MS, watched);
+    await measure(lines, pace, plan.settleMs, watched);
     await edge.resetMeter();
     const window = await measure(lines, pace, (plan.hours * HOUR_MS) / CLOCK_SPEED, watched);
     return [window, await edge.readMeter()] as const;
   });
-  const eventMicros = await measureEvents(edge, plan.rounds, lines, pace);
+  const eventMicros = await measureEvents(edge, plan, lines, pace);
   const nodeHours = plan.nodes * ((hour.seconds * CLOCK_SPEED) / 3_600);
   const hours = nodeHours / plan.nodes;
   return {
@@ -114,12 +113,12 @@ async function withCron<T>(edge: Edge, work: () => Promise<T>): Promise<T> {
  * What one alarm and one touch of the sweep cost: windows in which nothing else happens. The objects hibernate all the
  * while, so each is woken.
  */
-async function measureEvents(edge: Edge, rounds: number, lines: readonly Line[], pace: number) {
+async function measureEvents(edge: Edge, { rounds, settleMs }: HourPlan, lines: readonly Line[], pace: number) {
   const watched = { edge: edge.runtimes.objects };
   const alarm: number[] = [];
   const touch: number[] = [];
   const silence = async (work: () => Promise<unknown>) => {
-    await measure(lines, pace, WARM_MS, watched);
+    await measure(lines, pace, settleMs, watched);
     await edge.resetMeter();
     const [window] = await Promise.all([measureIdle(SILENT_MS, watched), work()]);
     const { alarm: alarms = 0, touch: touches = 0 } = sumOf(Object.values(await edge.readMeter()), 0, 1).events;
