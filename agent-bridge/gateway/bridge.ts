@@ -24,6 +24,7 @@ import {
 } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { agentGatewayService } from "../../proto/grpc.ts";
 import { callerOf } from "./caller.ts";
+import { refuseCompression } from "./compression.ts";
 import { Enrolments } from "./enrolment.ts";
 import { Exchanges } from "./exchanges.ts";
 import { FirstMessages } from "./first-message.ts";
@@ -48,6 +49,7 @@ export class Bridge {
   readonly #door: FrontDoor;
   readonly #exchanges: Exchanges;
   readonly #enrolments: Enrolments;
+  readonly #takeCompression: () => void;
 
   constructor(settings: BridgeSettings, log: Logger) {
     this.#settings = settings;
@@ -57,6 +59,7 @@ export class Bridge {
     this.sessions = new Sessions({ edgeUrl, limits, sessionsMax, metrics: this.metrics, log });
     this.#exchanges = new Exchanges(this.sessions);
     this.#enrolments = new Enrolments(edgeUrl, limits, this.sessions);
+    this.#takeCompression = refuseCompression();
     const { interceptor } = new FirstMessages(limits, this.metrics);
     this.#grpc = new Server({ ...optionsOf(limits), interceptors: [interceptor] });
     this.#grpc.addService(agentGatewayService, this.#handlers());
@@ -93,6 +96,7 @@ export class Bridge {
   kill(): void {
     this.#grpc.forceShutdown();
     this.#door.clear();
+    this.#takeCompression();
   }
 
   #handlers() {
