@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -7,7 +8,7 @@ import { z } from "zod";
 const lockSchema = z.object({
   packages: z.record(z.string(), z.object({ integrity: z.string().optional(), dev: z.boolean().optional() })),
 });
-const KEY = "make-fetch-happen:request-cache:https://registry.npmjs.org/";
+const KEY = "make-fetch-happen:request-cache:";
 
 /**
  * Gives a new npm cache what this machine's has of the packages that the lock file names, so that an install by another
@@ -22,13 +23,14 @@ export function seedNpmCache(cache: string): void {
     copyFileSync(join(known, path), target);
     return true;
   };
+  const registry = execFileSync("npm", ["config", "get", "registry"], { encoding: "utf8" }).trim();
   const { packages } = lockSchema.parse(JSON.parse(readFileSync("package-lock.json", "utf8")));
   for (const [path, { integrity = "", dev }] of Object.entries(packages)) {
     if (dev === true || integrity === "") continue;
     copy(contentPath(integrity));
     // Beside the package itself npm reads what the registry says of it.
     const name = path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
-    const index = indexPath(KEY + name.replace("/", "%2f"));
+    const index = indexPath(KEY + registry + name.replace("/", "%2f"));
     if (copy(index)) for (const of of integritiesIn(readFileSync(join(known, index), "utf8"))) copy(contentPath(of));
   }
 }

@@ -8,6 +8,11 @@ import { seedNpmCache } from "./npm-cache.ts";
 /** The account that owns nothing, on any Linux. */
 const NOBODY = 65_534;
 
+/** What this run's own npm and vitest have set. */
+const OURS = /^npm_|^NODE_OPTIONS$|^VITEST/i;
+/** How this machine's npm comes to packages. Its own file is not found by the npm of another Node. */
+const REACHES_REGISTRY = /^npm_config_(globalconfig|registry|cafile|proxy|https_proxy|noproxy)$/i;
+
 /** Runs a Dockerfile's instructions where there is no Docker: each stage is a directory, each RUN a command in it. */
 export class PlainBuild {
   /** Of processes that shall not be root's. */
@@ -33,7 +38,7 @@ export class PlainBuild {
   }
 
   get environment(): Record<string, string> {
-    const inherited = Object.entries(process.env).filter(([name]) => !/^npm_|^NODE_OPTIONS$|^VITEST/i.test(name));
+    const inherited = Object.entries(process.env).filter(([name]) => REACHES_REGISTRY.test(name) || !OURS.test(name));
     return {
       ...Object.fromEntries(inherited.map(([name, value]) => [name, value ?? ""])),
       PATH: [dirname(process.execPath), process.env.PATH ?? ""].join(delimiter),
