@@ -53,7 +53,8 @@ export default defineConfig({
           include: ["test/e2e/**/*.test.ts"],
           testTimeout: 180_000,
           hookTimeout: 180_000,
-          fileParallelism: false,
+          // Each file has a deployment of its own, and waits for timers most of the time.
+          maxWorkers: 2,
         },
       },
     ],
