@@ -79,6 +79,8 @@ export async function steadyHour(
     const window = await measure(lines, pace, (plan.hours * HOUR_MS) / CLOCK_SPEED, watched);
     return [window, await edge.readMeter()] as const;
   });
+  if (hour.missing > plan.nodes)
+    throw new Error(`${hour.missing} beats of the hour were not answered: it was no steady one.`);
   const eventMicros = await measureEvents(edge, plan, lines, pace);
   const nodeHours = plan.nodes * ((hour.seconds * CLOCK_SPEED) / 3_600);
   const hours = nodeHours / plan.nodes;
