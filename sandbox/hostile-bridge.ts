@@ -105,11 +105,12 @@ export class HostileBridge {
   async #enroll(request: EnrollRequest): Promise<EnrollResponse> {
     const { tampering } = this;
     const asked = tampering.enrolment?.(request) ?? request;
-    const ask = () => this.#askEdge(asked);
+    const ask = () => this.askEdge(asked);
     return tampering.enrolled === undefined ? ask() : tampering.enrolled(asked, ask);
   }
 
-  async #askEdge(request: EnrollRequest): Promise<EnrollResponse> {
+  /** What the edge answers to an enrolment, whoever made it. */
+  async askEdge(request: EnrollRequest): Promise<EnrollResponse> {
     const response = await fetch(`${this.#edgeUrl}/api/v1/agents/${request.nodeId}/enroll`, {
       method: "POST",
       headers: { "content-type": "application/protobuf" },

@@ -13,6 +13,8 @@ export interface Walk {
   readonly stack: Stack;
   readonly provider: HttpInterposer;
   readonly sessions: SessionInterposer;
+  /** A host's directory on this machine: its disk. */
+  hostDir(providerHostId: string): string;
   stop(): Promise<void>;
 }
 
@@ -61,6 +63,7 @@ export async function startWalk({ bridgeTo, way, ...options }: WalkOptions = {})
     stack,
     provider,
     sessions,
+    hostDir: (providerHostId) => join(dataDir, "hosts/hosts", providerHostId),
     async stop() {
       await stack.stop();
       await provider.stop();
