@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { until } from "../../dev/ready.ts";
+import { keyFingerprint } from "../../domain/identity/fingerprint.ts";
 import { sealFrame } from "../../domain/identity/frame-seal.ts";
 import { sign, signingPublicKey } from "../../domain/identity/signature.ts";
 import {
+  AgentBodySchema,
   type AgentMessage,
   AgentMessageSchema,
   CommandSchema,
@@ -17,6 +19,7 @@ import {
   EnrolledSchema,
   EnrollResponseSchema,
   GoodbyeSchema,
+  ProofSchema,
   SealedSchema,
   SignedChallengeSchema,
   SignedCommandSchema,
@@ -61,7 +64,8 @@ describe("a hostile bridge", () => {
     expect(bridge.refusedEnrolments.at(-1)?.body).toContain("agent_unauthenticated");
     const enrolled = (await walk.stack.api.events(nodeId)).filter(({ kind }) => kind === "agent_enrolled");
     expect(enrolled).toHaveLength(1);
-    expect(enrolled[0]?.body.signingKey).not.toBe(Buffer.from(thief).toString("hex"));
+    expect(enrolled[0]?.body.key_fingerprint).toMatch(/^[0-9a-f]{16}$/);
+    expect(enrolled[0]?.body.key_fingerprint).not.toBe(keyFingerprint(Buffer.from(thief).toString("hex")));
   });
 
   it("that answers an enrolment itself is not believed, and is named", async () => {
@@ -95,6 +99,27 @@ describe("a hostile bridge", () => {
     };
     await restartAgent(victim);
     await untilReported(victim, "challenge_forged");
+  });
+
+  it("that has the control plane refuse the agent, by a proof of its own, is left for the direct way, and named", async () => {
+    bridge.tampering = {
+      up: (message) => {
+        if (message.body.case !== "proof") return [message];
+        const value = create(ProofSchema, { opening: message.body.value.opening, signature: randomBytes(64) });
+        return [create(AgentMessageSchema, { body: { case: "proof", value } })];
+      },
+    };
+    await restartAgent(victim);
+    await untilReported(victim, "proof_invalid");
+  });
+
+  it("that has the control plane end a session, by a frame of its own, is left for the direct way, and named", async () => {
+    const session = await backOnBridge(victim);
+    const [hello] = session.fromAgent;
+    if (hello === undefined) throw new Error("The session did not begin with a Hello.");
+    session.toEdge(hello);
+    await untilRefused(victim, "malformed_frame");
+    await untilReported(victim, "malformed_frame");
   });
 
   it("that knocks with a ticket, a Hello and a Proof that it has seen opens no session", async () => {
@@ -153,7 +178,7 @@ describe("a hostile bridge", () => {
     const session = await backOnBridge(victim);
     session.toAgent(forgedUpgrade());
     await untilReported(victim, "frame_forged");
-    expect(session.fromAgent.map(({ body }) => body.case)).not.toContain("undefined");
+    expect(session.fromAgent.flatMap(commandIdOf)).not.toContain("forged");
     expect((await walk.stack.api.node(victim)).state).toBe("healthy");
   });
 
@@ -255,6 +280,13 @@ function forgedUpgrade(): ControlMessage {
   const { counter, mac } = sealFrame(THIEF, 2, body);
   const value = create(SealedSchema, { counter: BigInt(counter), body, mac });
   return create(ControlMessageSchema, { body: { case: "sealed", value } });
+}
+
+/** The command that the agent speaks of, if it speaks of one. */
+function commandIdOf({ body }: AgentMessage): string[] {
+  if (body.case !== "sealed") return [];
+  const said = fromBinary(AgentBodySchema, body.value.body).body;
+  return said.value !== undefined && "commandId" in said.value ? [said.value.commandId] : [];
 }
 
 /** The same frame with its last byte another. */
