@@ -46,6 +46,15 @@ export class StolenState {
     return this.#agent !== null && this.#agent.exitCode === null && this.#agent.signalCode === null;
   }
 
+  /** How the agent on the copy ended by itself; null while it runs, and when it was killed. */
+  get exitCode(): number | null {
+    return this.#agent?.exitCode ?? null;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#agent?.kill(signal);
+  }
+
   /** Ends the agent on the copy. */
   async stop(): Promise<void> {
     const agent = this.#agent;

@@ -10,25 +10,31 @@ import { chainHeight } from "../../dev/demo/node-life.ts";
 import { requireNoProcesses } from "../../dev/leftovers.ts";
 import { type Stack, startStack } from "../../dev/stack.ts";
 import { runOrrery } from "../cli/support.ts";
+import { StolenState } from "./clones.ts";
 import { hostOf, requestNode, untilSagaEnded, untilState } from "./walk.ts";
+import { WatchedNode } from "./watched-node.ts";
 
 const REPOSITORY = join(import.meta.dirname, "../..");
+/** The agent's exit code; its usage text names it. */
+const REFUSED_FOR_GOOD = 4;
 
 describe("a host whose disk was rebuilt", () => {
   const dataDir = mkdtempSync(join(tmpdir(), "orrery-e2e-reenroll-"));
   let stack: Stack;
   let api: ApiClient;
+  let oldDisk: StolenState | null = null;
   beforeAll(async () => {
     stack = await startStack({ repoDir: REPOSITORY, dataDir, watch: false, cronEveryMs: null });
     api = new ApiClient(stack.url, stack.operatorKey);
   });
   afterAll(async () => {
+    await oldDisk?.destroy();
     await stack?.stop();
     requireNoProcesses(dataDir);
     rmSync(dataDir, { recursive: true, force: true });
   });
 
-  it("is refused with its new keys, until an operator re-enrols it; then it is the node again, with its keys", async () => {
+  it("is refused with its new keys, until an operator re-enrols it; then it is the node again, with its keys, and the old disk is not", async () => {
     const nodeId = await requestNode(stack);
     expect((await untilSagaEnded(stack, nodeId, "provision-node")).status).toBe("succeeded");
     await untilState(stack, nodeId, ["healthy"]);
@@ -38,6 +44,7 @@ describe("a host whose disk was rebuilt", () => {
     const key = await readFile(keyFile, "utf8");
 
     await stack.hostRunner.powerOff(hostId);
+    oldDisk = new StolenState(host);
     for (const name of ["state", "data"]) await rm(join(host, name), { recursive: true });
     await stack.hostRunner.startAgent(hostId);
     await expect
@@ -62,6 +69,15 @@ describe("a host whose disk was rebuilt", () => {
       { generation: 2, status: "active", connected: true },
     ]);
     expect(agents[1]?.key_fingerprint).not.toBe(agents[0]?.key_fingerprint);
+
+    const watched = new WatchedNode(stack.api, nodeId);
+    const connections = await watched.connections();
+    oldDisk.start();
+    await expect.poll(() => oldDisk?.isRunning, { timeout: 30_000 }).toBe(false);
+    expect(oldDisk.exitCode).toBe(REFUSED_FOR_GOOD);
+    expect(oldDisk.output).toContain("agent_revoked");
+    expect(await watched.connections()).toBe(connections);
+    await watched.expectObedience();
 
     await stack.api.terminate(nodeId);
     expect(await untilSagaEnded(stack, nodeId, "terminate-node")).toMatchObject({ status: "succeeded" });
