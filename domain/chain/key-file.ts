@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { KEY_ENCODINGS, KEY_TYPES } from "../keys/key-type.ts";
+import { isKeyFileMode, KEY_ENCODINGS, KEY_TYPES } from "../keys/key-type.ts";
 import { fileModeText, inputName, inputPhase } from "./fields.ts";
 import { type ChainIssue, chainIssue } from "./issues.ts";
 import { containedPath } from "./paths.ts";
@@ -35,7 +35,7 @@ const keyFile = z.strictObject({
   /** Octal text, as in the file: a parsed profile is stored and read by this schema again. */
   mode: fileModeText
     .default("0600")
-    .refine((mode) => (Number.parseInt(mode, 8) & 0o007) === 0, "must keep other accounts away from the key"),
+    .refine((mode) => isKeyFileMode(Number.parseInt(mode, 8)), "must be read and written by account and group alone"),
   encoding: z.enum(KEY_ENCODINGS).default("hex"),
 });
 

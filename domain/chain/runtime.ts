@@ -51,6 +51,8 @@ const httpStatus = z.strictObject({
   height: located.optional(),
 });
 
+const ENDPOINTS_MAX = 16;
+
 export const runtimeSchema = z
   .strictObject({
     schema_version: schemaVersion,
@@ -59,7 +61,11 @@ export const runtimeSchema = z
     /** Default numbers; an agent's configuration may override each. */
     ports: z.record(templateKey, portNumber),
     /** The ports that users are told of, with the scheme of their address. */
-    endpoints: z.record(templateKey, z.enum(ENDPOINT_SCHEMES)).default({}),
+    endpoints: z
+      .record(templateKey, z.enum(ENDPOINT_SCHEMES))
+      // An agent's report of them must fit its session's first message.
+      .refine((endpoints) => Object.keys(endpoints).length <= ENDPOINTS_MAX, `must be ${ENDPOINTS_MAX} at most`)
+      .default({}),
     node_status: z.discriminatedUnion("kind", [jsonRpcStatus, httpStatus]),
   })
   .superRefine((runtime, context) => {

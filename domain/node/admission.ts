@@ -98,13 +98,19 @@ export function judgeInstallation(
   return conflict("Another installation holds this generation of the node.", settings);
 }
 
+/** A copy must not use the epochs up that are left to the original; an agent raises its epoch by one with each attempt. */
+const EPOCH_STEP_MAX = 2 ** 32;
+
 /**
  * Every session is in a higher epoch than the last one, and than one that waits for its holder's answer; who comes with
  * an old one is a copy, or the agent itself from an old backup, which learns the epoch to go on above.
  */
 export function judgeEpoch(sessionEpoch: number, known: number, settings: AdmissionSettings): Refusal | null {
-  if (sessionEpoch > known) return null;
-  const message = `Session epoch ${sessionEpoch} is not higher than the last; this is a copy, or an old backup.`;
+  if (sessionEpoch > known && sessionEpoch - known <= EPOCH_STEP_MAX) return null;
+  const message =
+    sessionEpoch > known
+      ? `Session epoch ${sessionEpoch} is too far above the last; no agent tries so often in vain.`
+      : `Session epoch ${sessionEpoch} is not higher than the last; this is a copy, or an old backup.`;
   return { ...conflict(message, settings), sessionEpoch: known };
 }
 

@@ -80,20 +80,26 @@ export class NodeConnections {
     }
   }
 
-  #refuseFrame(socket: WebSocket, { generation }: Attachment, thrown: unknown): void {
+  #refuseFrame(socket: WebSocket, { generation, phase }: Attachment, thrown: unknown): void {
     const { voice, writer, installations } = this.#parts;
     const { code, message } = toErrorData(thrown);
     log("warn", "frame refused", { code, error: errorText(thrown) });
     const { reconnectMaxMs } = DEFAULTS.agent;
     voice.dismiss(socket, { code, message, reconnectAfterMs: reconnectMaxMs, sessionEpoch: null });
-    if (TAMPERING.has(code))
+    if (phase === "open" && TAMPERING.has(code))
       writer.commit((change) => installations.recordRefusal(change, generation, { code, message }));
     this.onClose(socket);
   }
 }
 
-/** Somebody between the agent and us altered what passes. */
-const TAMPERING: ReadonlySet<ErrorCode> = new Set(["frame_forged", "frame_replayed", "frame_out_of_order"]);
+/** What no agent sends within its session: somebody between it and us altered or made up what passes. */
+const TAMPERING: ReadonlySet<ErrorCode> = new Set([
+  "frame_forged",
+  "frame_replayed",
+  "frame_out_of_order",
+  "frame_too_large",
+  "malformed_frame",
+]);
 
 function ticketOf(headers: Headers) {
   const generation = Number(headers.get("Orrery-Generation") ?? "-");

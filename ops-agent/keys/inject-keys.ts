@@ -1,6 +1,7 @@
 import { OrreryError } from "../../domain/errors.ts";
 import { openDek } from "../../domain/keys/dek-sealing.ts";
 import { decryptKey } from "../../domain/keys/envelope.ts";
+import { isKeyFileMode } from "../../domain/keys/key-type.ts";
 import { withSecret } from "../../domain/keys/secret.ts";
 import type { EncryptedKey, InjectKeysPayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { DataDir } from "../recipe/data-dir.ts";
@@ -15,9 +16,6 @@ export interface KeyHost {
   readonly sealingSecretKey: () => Uint8Array;
   readonly dataDir: DataDir;
 }
-
-/** A key file can be read and written by its account and group, and by nobody else. */
-const MODE_BITS = 0o660;
 
 /**
  * INJECT_KEYS: decrypts all of the node's keys before it writes any, and overwrites what it held in the clear, however it
@@ -57,7 +55,7 @@ async function placesOf(keys: readonly EncryptedKey[]): Promise<readonly Omit<Ke
   }
   return Promise.all(
     keys.map(async ({ name, path, mode, owner }) => {
-      if ((mode & MODE_BITS) === 0 || (mode & ~MODE_BITS) !== 0) {
+      if (!isKeyFileMode(mode)) {
         throw new OrreryError("key_injection_failed", `The key ${name} cannot have the mode ${mode.toString(8)}.`);
       }
       return { name, path, mode, owner: owner === "" ? null : await accountOf(owner) };

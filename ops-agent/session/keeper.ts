@@ -242,8 +242,8 @@ export class SessionKeeper {
   }
 }
 
-/** A refusal says nothing against the way that brought it; a session that is over within a beat does. */
+/** A session that is over within a beat says something against its way, also where a refusal ended it: the other way costs nothing. */
 function attemptOf(end: SessionEnd, isGood: boolean): Attempt {
   if (end.kind === "tampered") return "tampered";
-  return isGood || end.kind === "goodbye" ? "held" : "failed";
+  return isGood ? "held" : "failed";
 }

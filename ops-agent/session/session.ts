@@ -1,5 +1,5 @@
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { toErrorData } from "../../domain/errors.ts";
+import { isErrorCode, toErrorData } from "../../domain/errors.ts";
 import type { ControlKey } from "../../domain/identity/control-key.ts";
 import type {
   CancelCommand,
@@ -162,7 +162,16 @@ export class Session {
     if (!this.#isEnded) this.#transport.send({ body: { case: "ping", value: {} } });
   }
 
+  /**
+   * The control plane says it, and still it need not be about us: what it calls forged or malformed we have not sent so.
+   * Whoever sent it in our name would keep us from the other ways by genuine refusals.
+   */
   #leave(goodbye: Goodbye): void {
+    const { code, message } = goodbye;
+    if (isErrorCode(code) && isTampering(code)) {
+      this.#finish({ kind: "tampered", code, reason: `The control plane refused what was not sent so: ${message}` });
+      return;
+    }
     this.#finish({ kind: "goodbye", goodbye });
   }
 

@@ -9,6 +9,10 @@ const TAMPERING = [
   "frame_forged",
   "frame_replayed",
   "frame_out_of_order",
+  "frame_too_large",
+  "malformed_frame",
+  "proof_invalid",
+  "agent_unauthenticated",
 ] as const satisfies readonly ErrorCode[];
 export type TamperingCode = (typeof TAMPERING)[number];
 

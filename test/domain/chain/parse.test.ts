@@ -128,6 +128,7 @@ describe("parseChainFiles", () => {
     ["profile.yaml", "keys/node-key", "keys/../../node-key", "provisioning_inputs.0.file.path"],
     ["profile.yaml", "keys/node-key", '"{{ .Paths.data }}/key"', "provisioning_inputs.0.file.path"],
     ["profile.yaml", "keys/node-key", 'keys/node-key, mode: "0644"', "provisioning_inputs.0.file.mode"],
+    ["profile.yaml", "keys/node-key", 'keys/node-key, mode: "0700"', "provisioning_inputs.0.file.mode"],
     ["profile.yaml", "keys/node-key", "keys/node-key, owner: a b", "provisioning_inputs.0.file.owner"],
     ["profile.yaml", "keys/node-key", "keys/node-key, encoding: pem", "provisioning_inputs.0.file.encoding"],
     [

@@ -91,6 +91,18 @@ describe("an epoch", () => {
   });
 });
 
+describe("an epoch far above the last", () => {
+  it("is refused, so that a copy cannot use up those that are left to the original", () => {
+    fc.assert(
+      fc.property(fc.maxSafeNat(), fc.nat(), (epoch, known) => {
+        fc.pre(epoch - known > 2 ** 32);
+        expect(judgeEpoch(epoch, known, settings)).toMatchObject({ code: "agent_conflict", sessionEpoch: known });
+      }),
+    );
+    expect(judgeEpoch(2 ** 32, 0, settings)).toBeNull();
+  });
+});
+
 describe("the connections on their way", () => {
   const connection = fc.record({ sessionEpoch: fc.nat({ max: 5 }), acceptedAt: fc.nat({ max: 5 }) });
 

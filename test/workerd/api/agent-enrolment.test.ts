@@ -187,7 +187,7 @@ describe("an enrolment", () => {
     expect(reached).not.toHaveBeenCalled();
   });
 
-  it("is counted against its node when its MAC is right, else against its address", async ({ expect }) => {
+  it("is counted for its node and address when its MAC is right, else against its address", async ({ expect }) => {
     const limit = vi.fn(async (_options: { key: string }) => ({ success: false }));
     const bindings = { API_RATE_LIMITER: { limit } };
     const claim = new TestIdentity().claim(uuidv7());
@@ -196,7 +196,10 @@ describe("an enrolment", () => {
       await send(await requestFor(claim, { mac: new Uint8Array(32) }), { bindings }),
     ];
     expect(responses.map(({ status }) => status)).toEqual([429, 429]);
-    expect(limit.mock.calls.map(([{ key }]) => key)).toEqual([`dev:node:${claim.nodeId}`, "dev:address:unknown"]);
+    expect(limit.mock.calls.map(([{ key }]) => key)).toEqual([
+      `dev:node:${claim.nodeId}:1:enrolment:address:unknown`,
+      "dev:address:unknown",
+    ]);
   });
 });
 

@@ -116,7 +116,9 @@ describe("an agent's session", () => {
     expect((await call("GET", "/api/v1/agents/not-a-uuid/session", { headers })).status).toBe(400);
   });
 
-  it("is counted against its node when the ticket is right, else against its address", async ({ expect }) => {
+  it("is counted by its ticket and address when the ticket is right, so that a repeated one takes nothing from the next", async ({
+    expect,
+  }) => {
     const nodeId = uuidv7();
     const limit = vi.fn(async (_options: { key: string }) => ({ success: false }));
     const headers = { ...(await knock(subject(nodeId))), "cf-connecting-ip": "192.0.2.1" };
@@ -127,7 +129,10 @@ describe("an agent's session", () => {
       await callWith(bindings, "GET", path, { headers: { ...headers, "orrery-epoch": "2" } }),
     ];
     expect(answers.map(({ json }) => json.code)).toEqual(["rate_limited", "rate_limited"]);
-    expect(limit.mock.calls.map(([{ key }]) => key)).toEqual([`dev:node:${nodeId}`, "dev:address:192.0.2.1"]);
+    expect(limit.mock.calls.map(([{ key }]) => key)).toEqual([
+      `dev:node:${nodeId}:1:1:address:192.0.2.1`,
+      "dev:address:192.0.2.1",
+    ]);
   });
 
   it("is the only thing that what an agent holds opens", async ({ expect }) => {
