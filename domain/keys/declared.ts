@@ -1,3 +1,4 @@
+import { parseNodeChain } from "../chain/parse.ts";
 import type { ChainProfile } from "../chain/profile.ts";
 import type { KeyEncoding, KeyType } from "./key-type.ts";
 
@@ -19,6 +20,15 @@ export interface DeclaredKey {
 
 /** The length of a `random` key where its chain says none. */
 const RANDOM_BYTES = 32;
+
+/** The keys that nodes of this type have, by the chain's files as they were pushed. @throws chain_invalid */
+export function declaredKeys(
+  chain: string,
+  nodeType: string,
+  files: Readonly<Record<string, string>>,
+): readonly DeclaredKey[] {
+  return generatedKeys(parseNodeChain(chain, nodeType, files).profile);
+}
 
 /** The keys of source `generated`, in the profile's order. */
 export function generatedKeys(profile: Pick<ChainProfile, "provisioning_inputs">): readonly DeclaredKey[] {

@@ -1,5 +1,6 @@
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { type ErrorCode, toErrorData } from "../../domain/errors.ts";
+import { isFrameTampering } from "../../domain/identity/tampering.ts";
 import { errorText, log } from "../shared/log.ts";
 import { type Attachment, readAttachment } from "./attachment.ts";
 import type { NodeWriter } from "./change.ts";
@@ -86,20 +87,11 @@ export class NodeConnections {
     log("warn", "frame refused", { code, error: errorText(thrown) });
     const { reconnectMaxMs } = DEFAULTS.agent;
     voice.dismiss(socket, { code, message, reconnectAfterMs: reconnectMaxMs, sessionEpoch: null });
-    if (phase === "open" && TAMPERING.has(code))
+    if (phase === "open" && isFrameTampering(code))
       writer.commit((change) => installations.recordRefusal(change, generation, { code, message }));
     this.onClose(socket);
   }
 }
-
-/** What no agent sends within its session: somebody between it and us altered or made up what passes. */
-const TAMPERING: ReadonlySet<ErrorCode> = new Set([
-  "frame_forged",
-  "frame_replayed",
-  "frame_out_of_order",
-  "frame_too_large",
-  "malformed_frame",
-]);
 
 function ticketOf(headers: Headers) {
   const generation = Number(headers.get("Orrery-Generation") ?? "-");

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { toErrorData } from "../../domain/errors.ts";
+import { isTampering } from "../../domain/identity/tampering.ts";
 import type { CancelCommand, Command } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { Logger } from "../log.ts";
 import type { AgentIdentity } from "../state/identity.ts";
@@ -12,7 +13,7 @@ import { enrolmentRequest, enrolmentResult } from "./enrol.ts";
 import { Handshake } from "./handshake.ts";
 import type { AgentBodyInit, OpeningInit } from "./messages.ts";
 import { Session, type SessionEnd } from "./session.ts";
-import { isTampering, TamperingReports } from "./tampering.ts";
+import { TamperingReports } from "./tampering.ts";
 import { type Attempt, WayChoice } from "./way-choice.ts";
 
 /** A timer cannot be set to more than some 24 days. */

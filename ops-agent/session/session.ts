@@ -1,6 +1,7 @@
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { isErrorCode, toErrorData } from "../../domain/errors.ts";
 import type { ControlKey } from "../../domain/identity/control-key.ts";
+import { isTampering, type TamperingCode } from "../../domain/identity/tampering.ts";
 import type {
   CancelCommand,
   Command,
@@ -15,7 +16,6 @@ import type { Transport, TransportEnd, TransportHandlers } from "../transport/wa
 import type { Handshake } from "./handshake.ts";
 import type { AgentBodyInit, ControlWord, OpeningInit } from "./messages.ts";
 import { SealedChannel } from "./sealing.ts";
-import { isTampering, type TamperingCode } from "./tampering.ts";
 
 /** Long enough for a connection, a handshake, and the wait while the edge asks the session that it has. */
 const WELCOME_MS = 2 * DEFAULTS.bridge.openMs + DEFAULTS.agent.holderAnswerMs;

@@ -1,24 +1,4 @@
-import type { ErrorCode } from "../../domain/errors.ts";
-
-/** What only somebody between agent and control plane can have done. */
-const TAMPERING = [
-  "enrolment_forged",
-  "challenge_forged",
-  "goodbye_forged",
-  "command_forged",
-  "frame_forged",
-  "frame_replayed",
-  "frame_out_of_order",
-  "frame_too_large",
-  "malformed_frame",
-  "proof_invalid",
-  "agent_unauthenticated",
-] as const satisfies readonly ErrorCode[];
-export type TamperingCode = (typeof TAMPERING)[number];
-
-export function isTampering(code: ErrorCode): code is TamperingCode {
-  return TAMPERING.some((known) => known === code);
-}
+import type { TamperingCode } from "../../domain/identity/tampering.ts";
 
 export interface Tampering {
   readonly code: TamperingCode;

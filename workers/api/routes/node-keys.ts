@@ -4,10 +4,9 @@ import { insertAudit } from "../../../db/audit.ts";
 import { type Transaction, withDatabase } from "../../../db/client.ts";
 import { findNodeKeys, listNodeKeys } from "../../../db/node-keys.ts";
 import { type NodeRow, requireNode } from "../../../db/nodes.ts";
-import { parseNodeChain } from "../../../domain/chain/parse.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
-import { generatedKeys } from "../../../domain/keys/declared.ts";
+import { declaredKeys } from "../../../domain/keys/declared.ts";
 import type { CommandPayload } from "../../../domain/node/command.ts";
 import { readChainFiles } from "../../chain-files.ts";
 import { keyDeps } from "../../node-keys/deps.ts";
@@ -132,16 +131,16 @@ async function sealedKeys(c: ApiContext, nodeId: string): Promise<CommandPayload
     const row = await requireNode(db, viewerOf(c), nodeId);
     return { node: row, set: (await findNodeKeys(db, nodeId)).set };
   });
-  const declared = await declaredKeys(c, node);
+  const declared = await keysDeclaredFor(c, node);
   if (declared.length === 0) throw new OrreryError("inputs_unsupported", "The node's chain declares no keys.");
   if (set === null) throw new OrreryError("keys_missing", "The node has no keys.");
   const view = await callObject(c, nodeId, "no_installation", (object) => object.view());
   return injectPayload(deps, set, declared, view);
 }
 
-async function declaredKeys(c: ApiContext, { chain, chainContentHash, nodeType }: NodeRow) {
+async function keysDeclaredFor(c: ApiContext, { chain, chainContentHash, nodeType }: NodeRow) {
   const files = await readChainFiles(c.env.CHAINS, c.get("config").TENANT, chain, chainContentHash);
-  return generatedKeys(parseNodeChain(chain, nodeType, files).profile);
+  return declaredKeys(chain, nodeType, files);
 }
 
 async function audit(tx: Transaction, c: ApiContext, action: string, nodeId: string): Promise<void> {

@@ -2,12 +2,12 @@ import { z } from "@hono/zod-openapi";
 import { type Transaction, withDatabase } from "../../../db/client.ts";
 import { requireNode } from "../../../db/nodes.ts";
 import { insertSaga } from "../../../db/sagas.ts";
-import { errorCodeOf, OrreryError } from "../../../domain/errors.ts";
+import { OrreryError } from "../../../domain/errors.ts";
 import { agentYaml } from "../../../domain/node/agent-yaml.ts";
-import type { NodeView } from "../../../domain/node/node.ts";
 import { agentReadyEvent, FIRST_GENERATION, reenrolmentId } from "../../../domain/saga/ids.ts";
 import { callNode } from "../../../durable-objects/shared/stubs.ts";
 import { agentBootstrap } from "../../agent-bootstrap.ts";
+import { callObject } from "../call-object.ts";
 import { type ApiContext, actorOf, viewerOf } from "../context.ts";
 import { defineRoute, idempotencyHeaders, jsonRequest, jsonResponse, newRouter } from "../define-route.ts";
 import { uuid } from "../fields.ts";
@@ -68,7 +68,7 @@ export const reenrolmentRoutes = newRouter().openapi(reenroll, async (c) => {
  */
 async function expectNextInstallation(tx: Transaction, c: ApiContext, nodeId: string, now: Date): Promise<number> {
   const { tenant } = await requireNode(tx, viewerOf(c), nodeId);
-  const { installations } = await viewOf(c, nodeId);
+  const { installations } = await callObject(c, nodeId, "invalid_transition", (node) => node.view());
   const generation = Math.max(FIRST_GENERATION, ...installations.map((each) => each.generation)) + 1;
   const id = reenrolmentId(nodeId, generation);
   const saga = { id, tenant, workflow: "reenroll-node", nodeId, requestedBy: actorOf(c) } as const;
@@ -78,14 +78,4 @@ async function expectNextInstallation(tx: Transaction, c: ApiContext, nodeId: st
   const wait = { workflow: "reenroll-node", instanceId: id, eventType: agentReadyEvent(generation) } as const;
   await callNode(c.env, nodeId, (node) => node.replaceInstallation(generation, wait));
   return generation;
-}
-
-/** @throws invalid_transition for a node whose saga has not created its object yet */
-async function viewOf(c: ApiContext, nodeId: string): Promise<NodeView> {
-  try {
-    return await callNode(c.env, nodeId, (node) => node.view());
-  } catch (thrown) {
-    if (errorCodeOf(thrown) !== "node_not_found") throw thrown;
-    throw new OrreryError("invalid_transition", "The node is being provisioned; its agent is not there yet.");
-  }
 }

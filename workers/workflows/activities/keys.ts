@@ -1,8 +1,7 @@
 import { findNodeKeys } from "../../../db/node-keys.ts";
-import { parseNodeChain } from "../../../domain/chain/parse.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
-import { type DeclaredKey, generatedKeys } from "../../../domain/keys/declared.ts";
+import { type DeclaredKey, declaredKeys } from "../../../domain/keys/declared.ts";
 import { injectPayload } from "../../node-keys/inject-payload.ts";
 import { deleteKeys, ensureKeys } from "../../node-keys/keep.ts";
 import type { SagaDeps, SagaRef } from "../deps.ts";
@@ -18,7 +17,7 @@ const NO_KEYS = "the chain declares no keys";
  */
 export async function generateNodeKeys(deps: SagaDeps, saga: SagaRef): Promise<StepReport> {
   requireProvisioning((await viewNode(deps, saga)).state);
-  const declared = await declaredKeys(deps, saga);
+  const declared = await keysOf(deps, saga);
   if (declared.length === 0) return skipped(NO_KEYS);
   const { origin } = await ensureKeys(deps, saga.nodeId, declared);
   const how = { generated: "made and backed up", restored: "restored from the backup", kept: "there and backed up" };
@@ -31,7 +30,7 @@ export async function generateNodeKeys(deps: SagaDeps, saga: SagaRef): Promise<S
  * @throws keys_missing, no_installation, key_unreadable
  */
 export async function sendInjectKeys(deps: SagaDeps, saga: SagaRef, round: number): Promise<StepReport> {
-  const declared = await declaredKeys(deps, saga);
+  const declared = await keysOf(deps, saga);
   if (declared.length === 0) return skipped(NO_KEYS);
   const { set } = await deps.database((db) => findNodeKeys(db, saga.nodeId));
   if (set === null) throw new OrreryError("keys_missing", "The node has no keys.");
@@ -46,10 +45,10 @@ export async function deleteNodeKeys(deps: SagaDeps, saga: SagaRef): Promise<Ste
   return succeeded(count === 0 ? "there were no keys" : `${countOf(count)} deleted with the backup`);
 }
 
-async function declaredKeys(deps: SagaDeps, saga: SagaRef): Promise<readonly DeclaredKey[]> {
+async function keysOf(deps: SagaDeps, saga: SagaRef): Promise<readonly DeclaredKey[]> {
   const { node } = await loadNode(deps, saga);
   const files = await deps.chainFiles(node.chain, node.chainContentHash);
-  return generatedKeys(parseNodeChain(node.chain, node.nodeType, files).profile);
+  return declaredKeys(node.chain, node.nodeType, files);
 }
 
 function countOf(keys: number): string {
