@@ -18,7 +18,7 @@ export async function runTests(runs: readonly (readonly string[])[]): Promise<nu
     for (const [index, args] of runs.entries()) totals.push(await runVitest(args, join(directory, `${index}.json`)));
     const sum = addTotals(totals);
     process.stdout.write(`\n${totalsReport(sum)}`);
-    return sum.failed === 0 ? 0 : 1;
+    return sum.failed.length === 0 ? 0 : 1;
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

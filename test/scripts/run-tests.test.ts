@@ -30,7 +30,7 @@ async function runSuite(files: Readonly<Record<string, string>>) {
 }
 
 describe("the last line holds the true totals", () => {
-  test("of passed, failed and skipped tests, with the reason of each skipped one", async () => {
+  test("of passed, failed and skipped tests, with the name of each failed and the reason of each skipped one", async () => {
     const { code, last, lines } = await runSuite({
       "a.test.ts": `
         test("right", () => {});
@@ -39,6 +39,7 @@ describe("the last line holds the true totals", () => {
         test.todo("later");`,
     });
     expect(last).toBe("1 passed, 1 failed, 2 skipped");
+    expect(lines).toContain("failed: a.test.ts > wrong");
     expect(lines).toContain("skipped: a.test.ts > absent: no systemd here");
     expect(lines).toContain("skipped: a.test.ts > later: no reason given");
     expect(code).toBe(1);
@@ -52,20 +53,28 @@ describe("the last line holds the true totals", () => {
   });
 
   test.each([
-    ["a file that does not load", `throw new Error("broken file");`, "1 passed, 1 failed, 0 skipped"],
+    [
+      "a file that does not load",
+      `throw new Error("broken file");`,
+      "1 passed, 1 failed, 0 skipped",
+      "z.test.ts as a whole",
+    ],
     [
       "a hook that fails",
       `describe("s", () => { beforeAll(() => { throw new Error("hook"); }); test("never", () => {}); });`,
       "1 passed, 1 failed, 1 skipped",
+      "z.test.ts > s as a whole",
     ],
     [
       "an error that nobody handled",
       `test("leaky", async () => { Promise.reject(new Error("leak")); await new Promise((go) => setTimeout(go, 50)); });`,
       "2 passed, 1 failed, 0 skipped",
+      "an error that nobody handled: leak",
     ],
-  ])("%s counts as a failure", async (_, body, totals) => {
+  ])("%s counts as a failure, and is named", async (_, body, totals, failure) => {
     const outcome = await runSuite({ "good.test.ts": `test("right", () => {});`, "z.test.ts": body });
     expect(outcome).toMatchObject({ code: 1, last: totals });
+    expect(outcome.lines).toContain(`failed: ${failure}`);
   });
 
   test("a run that cannot start counts as a failure", async () => {
