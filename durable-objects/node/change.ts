@@ -118,7 +118,7 @@ export class NodeWriter {
    * @throws node_not_found, and what the work throws; then nothing is written
    */
   commit<T>(work: (change: NodeChange) => T): T {
-    const { result, change } = this.#storage.transactionSync(() => {
+    const { result, change } = this.transaction(() => {
       const node = this.#store.node();
       if (node === null) throw new OrreryError("node_not_found", "The node was never initialised.");
       const opened = new NodeChange(node, now());
@@ -133,11 +133,21 @@ export class NodeWriter {
 
   /** Writes the node's first row. */
   begin(node: NodeRecord, event: NodeEventBody): void {
-    this.#storage.transactionSync(() => {
+    this.transaction(() => {
       this.#store.saveNode(node);
       this.#outbox.append(event, node.incarnation);
     });
     this.#onEvents(node.birth.nodeId);
+  }
+
+  /** All of the work's writes or none, rows and what is kept of them alike. */
+  transaction<T>(work: () => T): T {
+    try {
+      return this.#storage.transactionSync(work);
+    } catch (thrown) {
+      this.#store.forget();
+      throw thrown;
+    }
   }
 
   #write(before: NodeRecord, change: NodeChange): void {

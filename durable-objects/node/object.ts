@@ -12,7 +12,7 @@ import type {
 } from "../../domain/node/node.ts";
 import { isTerminal } from "../../domain/node/transition.ts";
 import { now } from "../shared/clock.ts";
-import { hasSchema, migrate } from "../shared/migrations.ts";
+import { migrate, upgrade } from "../shared/migrations.ts";
 import type { EnrolmentOutcome, NodeContract } from "./contract.ts";
 import { assemble, type NodeParts } from "./parts.ts";
 import { NODE_MIGRATIONS } from "./schema.ts";
@@ -25,6 +25,8 @@ import type { NodeRecord } from "./store.ts";
 export class NodeObject extends DurableObject<Env> implements NodeContract {
   readonly #parts: NodeParts;
   #started: Promise<unknown>;
+  /** Whether anybody ever initialised it. */
+  #isSetUp = false;
   /** The alarm as this instance found it; undefined once what it may say of a gap has been noticed. */
   #alarmAtStart: number | null | undefined = null;
 
@@ -38,6 +40,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   async initialise(birth: NodeBirth): Promise<NodeView> {
     await this.#ready();
     migrate(this.ctx.storage, NODE_MIGRATIONS);
+    this.#isSetUp = true;
     this.#parts.lifecycle.initialise(birth);
     return this.#armedView();
   }
@@ -137,7 +140,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
 
   override async fetch(request: Request): Promise<Response> {
     await this.#ready();
-    if (!hasSchema(this.ctx.storage.sql)) return Response.json({ code: "node_not_found" }, { status: 404 });
+    if (!this.#isSetUp) return Response.json({ code: "node_not_found" }, { status: 404 });
     this.#noticeGapAtStart();
     const response = this.#parts.connections.accept(this.#parts.store.node(), request);
     await this.#parts.clock.arm();
@@ -183,8 +186,8 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   }
 
   async #start(): Promise<void> {
-    if (!hasSchema(this.ctx.storage.sql)) return;
-    migrate(this.ctx.storage, NODE_MIGRATIONS);
+    this.#isSetUp = upgrade(this.ctx.storage, NODE_MIGRATIONS);
+    if (!this.#isSetUp) return;
     this.#alarmAtStart = await this.ctx.storage.getAlarm();
     await this.#parts.clock.armIfNone();
   }
@@ -217,7 +220,7 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
   }
 
   #node(): NodeRecord {
-    const node = hasSchema(this.ctx.storage.sql) ? this.#parts.store.node() : null;
+    const node = this.#isSetUp ? this.#parts.store.node() : null;
     if (node === null) throw new OrreryError("node_not_found", "There is no such node.");
     return node;
   }
@@ -229,11 +232,11 @@ export class NodeObject extends DurableObject<Env> implements NodeContract {
 
   /** An ended node whose outbox has been read keeps one row, so that a late caller still learns how it ended. */
   async #removeIfRead(): Promise<void> {
-    const { store, outbox, clock } = this.#parts;
+    const { store, outbox, clock, writer } = this.#parts;
     const node = this.#node();
     if (node.storageRemoved || !isTerminal(node.state) || outbox.oldestAt() !== null) return;
     if (clock.timers().length > 0) return;
-    this.ctx.storage.transactionSync(() => {
+    writer.transaction(() => {
       store.removeAllButNode();
       store.saveNode({ ...node, storageRemoved: true });
     });

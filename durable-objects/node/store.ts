@@ -119,20 +119,32 @@ const installationRow = z
     }),
   );
 
-/** Rows of the node and its installations, read and written whole. */
+/**
+ * Rows of the node and its installations, read and written whole. What was read once is kept: nobody else writes them,
+ * and a wake-up asks for them a dozen times.
+ */
 export class NodeStore {
   readonly #sql: SqlStorage;
+  #node: NodeRecord | null = null;
+  #installations: readonly InstallationRecord[] | null = null;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
   }
 
   node(): NodeRecord | null {
-    const row = this.#sql.exec("SELECT * FROM node").toArray()[0];
-    return row === undefined ? null : nodeRow.parse(row);
+    this.#node ??= this.#readNode();
+    return this.#node;
+  }
+
+  /** Rows are as they were before a transaction that failed, and so is what is kept of them. */
+  forget(): void {
+    this.#node = null;
+    this.#installations = null;
   }
 
   saveNode(node: NodeRecord): void {
+    this.#node = node;
     this.#sql.exec(
       "INSERT OR REPLACE INTO node (id, birth, incarnation, state_version, state, state_since, application_health," +
         " sync_status, down_since, maintenance_from, endpoints, listening_since, storage_removed)" +
@@ -152,14 +164,14 @@ export class NodeStore {
     );
   }
 
+  /** In the order of their generations. */
   installations(): readonly InstallationRecord[] {
-    const rows = this.#sql.exec("SELECT * FROM installations ORDER BY generation").toArray();
-    return rows.map((row) => installationRow.parse(row));
+    this.#installations ??= this.#readInstallations();
+    return this.#installations;
   }
 
   installation(generation: number): InstallationRecord | null {
-    const row = this.#sql.exec("SELECT * FROM installations WHERE generation = ?", generation).toArray()[0];
-    return row === undefined ? null : installationRow.parse(row);
+    return this.installations().find((installation) => installation.generation === generation) ?? null;
   }
 
   activeInstallation(): InstallationRecord | null {
@@ -167,6 +179,7 @@ export class NodeStore {
   }
 
   saveInstallation(installation: InstallationRecord): void {
+    this.#installations = null;
     this.#sql.exec(
       "INSERT OR REPLACE INTO installations (generation, status, installation_id, session_epoch, agent_version," +
         " connected_at, last_beat_at, signing_key, sealing_key, enrolled_at, refusals, ready_wait)" +
@@ -188,6 +201,17 @@ export class NodeStore {
 
   /** Leaves the node's own row as a tombstone, inside the caller's transaction. */
   removeAllButNode(): void {
+    this.#installations = null;
     for (const table of ["installations", "commands", "outbox", "timers"]) this.#sql.exec(`DELETE FROM ${table}`);
+  }
+
+  #readNode(): NodeRecord | null {
+    const row = this.#sql.exec("SELECT * FROM node").toArray()[0];
+    return row === undefined ? null : nodeRow.parse(row);
+  }
+
+  #readInstallations(): readonly InstallationRecord[] {
+    const rows = this.#sql.exec("SELECT * FROM installations ORDER BY generation").toArray();
+    return rows.map((row) => installationRow.parse(row));
   }
 }

@@ -138,10 +138,11 @@ export class AlarmClock<Kind extends string> {
 
   /** Rows that held back derived timers which no longer follow from anything. */
   #dropStale(): void {
+    const holding = this.#rows().filter(({ kind }) => this.#handlers[kind].source === "derived");
+    if (holding.length === 0) return;
     const known = new Set(this.#derived().map((timer) => `${timer.kind}/${timer.key}`));
-    for (const timer of this.#rows()) {
-      if (this.#handlers[timer.kind].source === "stored" || known.has(`${timer.kind}/${timer.key}`)) continue;
-      this.#forget(timer);
+    for (const timer of holding) {
+      if (!known.has(`${timer.kind}/${timer.key}`)) this.#forget(timer);
     }
   }
 

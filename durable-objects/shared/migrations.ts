@@ -21,16 +21,33 @@ export function migrate(
   migrations: readonly Migration[],
   upTo: number = migrations.length,
 ): void {
-  storage.transactionSync(() => {
-    const applied = hasSchema(storage.sql) ? appliedIds(storage.sql) : createHistory(storage.sql);
-    refuseForeignHistory(applied, migrations);
-    for (const migration of migrations.slice(applied.length, upTo)) apply(storage.sql, migration);
-  });
+  if (hasSchema(storage.sql)) applyMissing(storage, migrations.slice(0, upTo));
+  else {
+    storage.transactionSync(() => {
+      storage.sql.exec("CREATE TABLE schema_migrations (position INTEGER PRIMARY KEY, id TEXT NOT NULL)");
+      applyMissing(storage, migrations.slice(0, upTo));
+    });
+  }
 }
 
-function createHistory(sql: SqlStorage): readonly string[] {
-  sql.exec("CREATE TABLE schema_migrations (position INTEGER PRIMARY KEY, id TEXT NOT NULL)");
-  return [];
+/**
+ * Brings an object that wakes up to this version's schema; false when nobody ever set it up.
+ * @throws as `migrate` does
+ */
+export function upgrade(storage: DurableObjectStorage, migrations: readonly Migration[]): boolean {
+  if (!hasSchema(storage.sql)) return false;
+  applyMissing(storage, migrations);
+  return true;
+}
+
+function applyMissing(storage: DurableObjectStorage, migrations: readonly Migration[]): void {
+  const applied = appliedIds(storage.sql);
+  refuseForeignHistory(applied, migrations);
+  const missing = migrations.slice(applied.length);
+  if (missing.length === 0) return;
+  storage.transactionSync(() => {
+    for (const migration of missing) apply(storage.sql, migration);
+  });
 }
 
 function appliedIds(sql: SqlStorage): readonly string[] {
