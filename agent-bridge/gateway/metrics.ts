@@ -1,4 +1,5 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { collectProcessMetrics } from "./process-metrics.ts";
 
 export type SessionMode = "stream" | "unary";
 
@@ -6,7 +7,7 @@ export type SessionMode = "stream" | "unary";
 export function createMetrics(bufferedBytes: () => number) {
   const registry = new Registry();
   const registers = [registry];
-  collectDefaultMetrics({ register: registry });
+  collectProcessMetrics(registry);
   new Gauge({
     name: "orrery_bridge_buffered_bytes",
     help: "Bytes held for a side that is slower than the other.",
