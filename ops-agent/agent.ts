@@ -56,7 +56,9 @@ export class Agent {
   constructor(settings: AgentSettings, log: Logger, dataDir: DataDir) {
     this.#log = log;
     const { state_dir: stateDir, timing } = settings;
-    const identity = new AgentIdentity(stateDir, { newId: randomUUID, newKey: () => randomBytes(32) });
+    const { generation } = settings;
+    const make = { generation, newId: randomUUID, newKey: () => randomBytes(32) };
+    const identity = new AgentIdentity(stateDir, make, log);
     const record = new CommandRecord(stateDir);
     this.#probe = new Probe({ everyMs: timing.probe_ms, onChange: () => this.#sendStatus(), log });
     this.#node = new ChainNode({
@@ -81,9 +83,9 @@ export class Agent {
     });
     this.#keeper = new SessionKeeper({
       nodeId: settings.node_id,
-      generation: settings.generation,
+      generation,
       identity,
-      trust: new Trust(stateDir, settings.control_keys),
+      trust: new Trust(stateDir, settings.control_keys, log),
       ways: waysFor(settings, log),
       nodeToken: () => readToken(settings.token_file),
       opening: () => this.#opening(),

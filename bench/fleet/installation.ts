@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { controlSigners } from "../../domain/identity/control-key.ts";
+import { createLog } from "../../ops-agent/log.ts";
 import { AgentIdentity } from "../../ops-agent/state/identity.ts";
 import { Trust } from "../../ops-agent/state/trust.ts";
 
@@ -29,8 +30,9 @@ export function hostsDirectory(): string {
   return mkdtempSync(join(base, "orrery-hosts-"));
 }
 
-/** The state of the agent of a node, made at its first start, that trusts the control keys of this deployment. */
+/** The state of the agent of a node of the first generation, made at its first start, that trusts the control keys of this deployment. */
 export function openInstallation(directory: string, nodeId: string, masterSecret: string): Installation {
+  const log = createLog("silent", {});
   const stateDir = join(directory, nodeId);
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const pinned = controlSigners(masterSecret, 1).map(({ keyId, publicKey }) => ({
@@ -39,7 +41,7 @@ export function openInstallation(directory: string, nodeId: string, masterSecret
   }));
   return {
     stateDir,
-    identity: new AgentIdentity(stateDir, { newId: randomUUID, newKey: () => randomBytes(32) }),
-    trust: new Trust(stateDir, pinned),
+    identity: new AgentIdentity(stateDir, { generation: 1, newId: randomUUID, newKey: () => randomBytes(32) }, log),
+    trust: new Trust(stateDir, pinned, log),
   };
 }

@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, renameSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
+import type { Logger } from "../log.ts";
 
 /** Replaces a file so that a reader sees the old or the new text whole, and the new one is on disk when this returns. */
 export function writeDurably(path: string, text: string, mode = 0o600): void {
@@ -13,6 +14,15 @@ export function writeDurably(path: string, text: string, mode = 0o600): void {
   }
   renameSync(temporary, path);
   syncDirectory(dirname(path));
+}
+
+/** Replaces a file whose text may be lost without harm: a disk that is full must not keep the agent from its work. */
+export function writeIfPossible(path: string, text: string, log: Logger): void {
+  try {
+    writeDurably(path, text);
+  } catch (error) {
+    log.error({ err: error, file: path }, "cannot be written; it is remembered until the agent ends");
+  }
 }
 
 /** A new name in a directory is durable only when the directory itself is. */

@@ -4,7 +4,8 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { OrreryError } from "../../domain/errors.ts";
 import type { ControlKey } from "../../domain/identity/control-key.ts";
-import { writeDurably } from "./durable.ts";
+import type { Logger } from "../log.ts";
+import { writeIfPossible } from "./durable.ts";
 
 /** A control key as agent.yaml and the state directory write it. */
 export const controlKeySchema = z.strictObject({
@@ -23,11 +24,15 @@ const enrolmentSchema = z.strictObject({ node_id: z.string(), generation: z.int(
 
 const KEYS_MAX = 8;
 
-/** The control keys that this agent believes, and whether the control plane knows this agent's keys. */
+/**
+ * The control keys that this agent believes, and whether the control plane knows this agent's keys. Both are learnt anew
+ * where the disk did not take them: enrolling again does no harm, and a session tells of the keys.
+ */
 export class Trust {
   readonly #trustFile: string;
   readonly #enrolmentFile: string;
   readonly #pinned: readonly WrittenKey[];
+  readonly #log: Logger;
   #trusted: readonly WrittenKey[];
   #enrolment: z.output<typeof enrolmentSchema> | null;
 
@@ -35,7 +40,8 @@ export class Trust {
    * @param pinned the settings' keys: believed until an authenticated session names others
    * @throws configuration_invalid when what is stored cannot be read
    */
-  constructor(stateDir: string, pinned: readonly WrittenKey[]) {
+  constructor(stateDir: string, pinned: readonly WrittenKey[], log: Logger) {
+    this.#log = log;
     this.#trustFile = join(stateDir, "control-keys.json");
     this.#enrolmentFile = join(stateDir, "enrolment.json");
     this.#pinned = pinned;
@@ -60,7 +66,7 @@ export class Trust {
     const usable = z.array(controlKeySchema).min(1).max(KEYS_MAX).safeParse(written);
     if (!usable.success || isDeepStrictEqual(usable.data, this.#trusted)) return;
     const file: z.input<typeof trustSchema> = { pinned: [...this.#pinned], trusted: usable.data };
-    writeDurably(this.#trustFile, `${JSON.stringify(file, null, 2)}\n`);
+    writeIfPossible(this.#trustFile, `${JSON.stringify(file, null, 2)}\n`, this.#log);
     this.#trusted = usable.data;
   }
 
@@ -70,7 +76,7 @@ export class Trust {
 
   rememberEnrolment(nodeId: string, generation: number): void {
     const enrolment = { node_id: nodeId, generation };
-    writeDurably(this.#enrolmentFile, `${JSON.stringify(enrolment)}\n`);
+    writeIfPossible(this.#enrolmentFile, `${JSON.stringify(enrolment)}\n`, this.#log);
     this.#enrolment = enrolment;
   }
 

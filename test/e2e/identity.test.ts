@@ -6,6 +6,7 @@ import { until } from "../../dev/ready.ts";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import type { EnrolmentClaim } from "../../domain/identity/enrolment.ts";
 import { keyFingerprint } from "../../domain/identity/fingerprint.ts";
+import { createLog } from "../../ops-agent/log.ts";
 import { enrolmentRequest, enrolmentResult } from "../../ops-agent/session/enrol.ts";
 import { AgentIdentity } from "../../ops-agent/state/identity.ts";
 import { readToken } from "../../ops-agent/state/token.ts";
@@ -143,10 +144,9 @@ describe("an installation's identity on a whole deployment", () => {
 
   /** What the node's own agent once enrolled with. */
   async function ownClaim(): Promise<EnrolmentClaim> {
-    const { installationId, signingKey, sealingKey } = new AgentIdentity(join(await hostDir(), "state"), {
-      newId: randomUUID,
-      newKey: () => randomBytes(32),
-    });
+    const make = { generation: 1, newId: randomUUID, newKey: () => randomBytes(32) };
+    const identity = new AgentIdentity(join(await hostDir(), "state"), make, createLog("silent", {}));
+    const { installationId, signingKey, sealingKey } = identity;
     return { nodeId: node.id, generation: 1, installationId, signingKey, sealingKey };
   }
 

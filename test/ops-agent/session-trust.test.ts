@@ -111,7 +111,7 @@ describe("a session", () => {
     peer.cut();
     await peer.session(1);
     expect(peer.all("hello").map(({ sessionEpoch }) => sessionEpoch)).toEqual([1n, 2n, 42n]);
-    expect(readFileSync(join(host.stateDir, "session-epoch"), "utf8")).toBe("42\n");
+    expect(JSON.parse(readFileSync(join(host.stateDir, "session-epoch.json"), "utf8"))).toMatchObject({ epoch: 42 });
   });
 
   it("knocks at the door for ever when strangers turn it away", async () => {

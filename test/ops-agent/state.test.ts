@@ -1,14 +1,21 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { errorCodeOf } from "../../domain/errors.ts";
+import { createLog } from "../../ops-agent/log.ts";
 import { AgentIdentity } from "../../ops-agent/state/identity.ts";
 import { lockDirectory } from "../../ops-agent/state/lock.ts";
 import { testDirectory } from "./support/directory.ts";
 
 const ID = "11111111-2222-4333-8444-555555555555";
-const MAKE = { newId: () => ID, newKey: () => randomBytes(32) };
+const OTHER_ID = "22222222-2222-4333-8444-555555555555";
+const MAKE = { generation: 1, newId: () => ID, newKey: () => randomBytes(32) };
+const LOG = createLog("silent", {});
+
+function open(directory: string, make = MAKE): AgentIdentity {
+  return new AgentIdentity(directory, make, LOG);
+}
 
 function codeOf(action: () => unknown): string | null {
   try {
@@ -22,30 +29,74 @@ function codeOf(action: () => unknown): string | null {
 describe("the agent's identity", () => {
   it("is made once", () => {
     const directory = testDirectory();
-    expect(new AgentIdentity(directory, MAKE).installationId).toBe(ID);
-    expect(
-      new AgentIdentity(directory, { ...MAKE, newId: () => "22222222-2222-4333-8444-555555555555" }).installationId,
-    ).toBe(ID);
+    expect(open(directory).installationId).toBe(ID);
+    expect(open(directory, { ...MAKE, newId: () => OTHER_ID }).installationId).toBe(ID);
   });
 
   it("raises the epoch for every attempt, and has it on disk before the attempt", () => {
     const directory = testDirectory();
-    const identity = new AgentIdentity(directory, MAKE);
+    const identity = open(directory);
     expect([identity.raiseEpoch(), identity.raiseEpoch()]).toEqual([1, 2]);
-    expect(readFileSync(join(directory, "session-epoch"), "utf8")).toBe("2\n");
-    expect(new AgentIdentity(directory, MAKE).raiseEpoch()).toBe(3);
+    expect(epochOnDisk(directory)).toEqual({ installation_id: ID, epoch: 2 });
+    expect(open(directory).raiseEpoch()).toBe(3);
+  });
+
+  it("raises the epoch also while the disk takes nothing, and goes on above what it was told after that", () => {
+    const directory = testDirectory();
+    const identity = open(directory);
+    identity.raiseEpoch();
+    mkdirSync(join(directory, "session-epoch.json.new"));
+    expect([identity.raiseEpoch(), identity.raiseEpoch()]).toEqual([2, 3]);
+    expect(epochOnDisk(directory)).toMatchObject({ epoch: 1 });
+    expect(identity.continueAbove(9n)).toBe(true);
+    expect(identity.raiseEpoch()).toBe(10);
   });
 
   it("is not guessed when what is stored cannot be read", () => {
     const directory = testDirectory();
-    new AgentIdentity(directory, MAKE).raiseEpoch();
-    writeFileSync(join(directory, "session-epoch"), "many");
-    expect(codeOf(() => new AgentIdentity(directory, MAKE))).toBe("configuration_invalid");
-    writeFileSync(join(directory, "session-epoch"), "2");
+    open(directory).raiseEpoch();
+    writeFileSync(join(directory, "session-epoch.json"), "many");
+    expect(codeOf(() => open(directory))).toBe("configuration_invalid");
+    writeFileSync(join(directory, "session-epoch.json"), JSON.stringify({ installation_id: ID, epoch: 2 }));
     writeFileSync(join(directory, "installation.json"), "{}");
-    expect(codeOf(() => new AgentIdentity(directory, MAKE))).toBe("configuration_invalid");
+    expect(codeOf(() => open(directory))).toBe("configuration_invalid");
+  });
+
+  it("is another under a later generation: new id, new keys, no epoch, and nothing left of the old secrets", () => {
+    const directory = testDirectory();
+    const first = open(directory);
+    first.raiseEpoch();
+    const before = readFileSync(join(directory, "installation.json"), "utf8");
+    const second = open(directory, { ...MAKE, generation: 2, newId: () => OTHER_ID });
+    expect(second.installationId).toBe(OTHER_ID);
+    expect(Buffer.from(second.signingKey)).not.toEqual(Buffer.from(first.signingKey));
+    expect(Buffer.from(second.sealingKey)).not.toEqual(Buffer.from(first.sealingKey));
+    expect(second.raiseEpoch()).toBe(1);
+    const left = readdirSync(directory).map((name) => readFileSync(join(directory, name), "utf8"));
+    const secrets = before.match(/[0-9a-f]{64}/g) ?? [];
+    expect(secrets).toHaveLength(2);
+    for (const secret of secrets) expect(left.join()).not.toContain(secret);
+  });
+
+  it("never takes an epoch over to another installation, wherever a crash came between", () => {
+    const directory = testDirectory();
+    open(directory).continueAbove(41n);
+    // The new installation is on the disk, and its epoch not yet.
+    open(directory, { ...MAKE, generation: 2, newId: () => OTHER_ID });
+    expect(open(directory, { ...MAKE, generation: 2 }).raiseEpoch()).toBe(1);
+  });
+
+  it("does not go back to an earlier generation", () => {
+    const directory = testDirectory();
+    open(directory, { ...MAKE, generation: 3 });
+    expect(codeOf(() => open(directory, { ...MAKE, generation: 2 }))).toBe("configuration_invalid");
+    expect(open(directory, { ...MAKE, generation: 3 }).installationId).toBe(ID);
   });
 });
+
+function epochOnDisk(directory: string): unknown {
+  return JSON.parse(readFileSync(join(directory, "session-epoch.json"), "utf8"));
+}
 
 describe("the lock of a directory", () => {
   it("is held once, by whatever path the directory is named, and freed with its holder", async () => {
