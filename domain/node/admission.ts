@@ -46,15 +46,20 @@ export interface Introduction {
 /**
  * One installation a generation, for good (DESIGN section 5): the first claim binds its keys, the same claim is known,
  * any other is refused. Only who no longer belongs to the node must stay away.
+ * @param others the node's other generations: whoever may have their secrets shall have nothing of this one
  */
 export function judgeEnrolment(
   state: NodeState,
   expected: ExpectedInstallation | null,
+  others: readonly ExpectedInstallation[],
   claim: ClaimedInstallation,
   settings: AdmissionSettings,
 ): "bind" | "known" | Refusal {
   const strange = strangeness(state, expected, settings);
   if (strange !== null || expected === null) return strange ?? "bind";
+  if (others.some((other) => sharesIdentity(other, claim))) {
+    return conflict("These are another generation's installation or keys; this one needs its own.", settings);
+  }
   if (expected.signingKey === null) return "bind";
   const isKnown =
     expected.installationId === claim.installationId &&
@@ -161,6 +166,14 @@ function strangeness(
   if (expected !== null) return null;
   // Its saga may be about to announce it.
   return refusal("no_installation", "The node does not expect an agent of this generation.", reconnectMaxMs);
+}
+
+function sharesIdentity(one: ExpectedInstallation, other: ClaimedInstallation): boolean {
+  return (
+    one.installationId === other.installationId ||
+    one.signingKey === other.signingKey ||
+    one.sealingKey === other.sealingKey
+  );
 }
 
 function isSameIntroduction(one: Introduction, other: Introduction): boolean {

@@ -37,6 +37,8 @@ const attachmentSchema = z.discriminatedUnion("phase", [
     ...keys,
     /** When the session's holder was asked whether it is alive. */
     since: z.number(),
+    /** What tells that question from others. */
+    question: z.number(),
     hello: z.string(),
     /** The Opening's bytes, base64. */
     opening: z.string(),

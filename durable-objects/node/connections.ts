@@ -75,7 +75,7 @@ export class NodeConnections {
       handshake.proof(socket, attachment, message);
     } else if (attachment.phase === "open" && message.kind === "sealed") {
       const frame = session.hear(socket, attachment, message.frame);
-      if (frame?.kind === "alive") contention.holderAnswered(attachment.generation);
+      if (frame?.kind === "alive") contention.holderAnswered(attachment.generation, frame.question);
     } else {
       throw malformed("a session is one Hello, one Proof, then sealed frames");
     }

@@ -38,16 +38,16 @@ export class NodeContention {
   begin(
     change: NodeChange,
     socket: WebSocket,
-    newcomer: Omit<ContendingAttachment, "phase" | "since">,
+    newcomer: Omit<ContendingAttachment, "phase" | "since" | "question">,
     holder: WebSocket,
   ): void {
     const { sockets, voice } = this.#parts;
     const earlier = this.#contenders().filter(({ attachment }) => attachment.generation === newcomer.generation);
-    const since = Math.min(change.at, ...earlier.map(({ attachment }) => attachment.since));
-    writeAttachment(socket, { ...newcomer, phase: "contending", since });
+    const { since, question } = earlier[0]?.attachment ?? { since: change.at, question: newQuestion() };
+    writeAttachment(socket, { ...newcomer, phase: "contending", since, question });
     change.afterwards(() => {
       for (const { socket } of earlier) sockets.close(socket, "superseded by a later attempt");
-      if (earlier.length === 0) voice.tell(holder, probeBody());
+      if (earlier.length === 0) voice.tell(holder, probeBody(question));
     });
   }
 
@@ -59,9 +59,12 @@ export class NodeContention {
     return Math.max(0, ...epochs);
   }
 
-  holderAnswered(generation: number): void {
+  /** Only the answer to the question that stands counts: an earlier one's may have been held back for this moment. */
+  holderAnswered(generation: number, question: number): void {
     for (const contender of this.#contenders()) {
-      if (contender.attachment.generation === generation) this.#refuse(contender, copyOfHolder(DEFAULTS.agent));
+      const { attachment } = contender;
+      if (attachment.generation !== generation || attachment.question !== question) continue;
+      this.#refuse(contender, copyOfHolder(DEFAULTS.agent));
     }
   }
 
@@ -112,4 +115,9 @@ export class NodeContention {
       return attachment.phase === "contending" ? [{ socket, attachment }] : [];
     });
   }
+}
+
+/** A question that nobody foresees. */
+function newQuestion(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
 }

@@ -26,8 +26,8 @@ export function cancelBody(commandId: string): ControlBodyInit {
   return { case: "cancelCommand", value: { commandId } };
 }
 
-export function probeBody(): ControlBodyInit {
-  return { case: "probe", value: {} };
+export function probeBody(question: number): ControlBodyInit {
+  return { case: "probe", value: { question } };
 }
 
 /** The fields of a Goodbye. */

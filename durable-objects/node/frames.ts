@@ -43,7 +43,7 @@ export type AgentFrame =
       readonly message: string;
     }
   /** The answer to a Probe. */
-  | { readonly kind: "alive" }
+  | { readonly kind: "alive"; readonly question: number }
   | { readonly kind: "tampering"; readonly code: ErrorCode; readonly message: string; readonly transport: string }
   /** A newer protocol's message: proof of life, nothing more. */
   | { readonly kind: "unknown" };
@@ -109,7 +109,7 @@ export function decodeBody(bytes: Uint8Array): AgentFrame {
         message: text(body.value.message, MAX.sentence),
       };
     case "alive":
-      return { kind: "alive" };
+      return { kind: "alive", question: body.value.question };
     case "tampering":
       return {
         kind: "tampering",

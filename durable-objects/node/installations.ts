@@ -54,7 +54,9 @@ export class NodeInstallations {
     }
     const keys = { signingKey: bytesToHex(claim.signingKey), sealingKey: bytesToHex(claim.sealingKey) };
     const installation = this.#parts.store.installation(generation);
-    const verdict = judgeEnrolment(change.node.state, installation, { installationId, ...keys }, DEFAULTS.agent);
+    const others = this.#parts.store.installations().filter((other) => other.generation !== generation);
+    const claimed = { installationId, ...keys };
+    const verdict = judgeEnrolment(change.node.state, installation, others, claimed, DEFAULTS.agent);
     if (verdict !== "bind" && verdict !== "known") {
       this.recordRefusal(change, generation, verdict);
       return { ok: false, ...pick(verdict) };

@@ -137,7 +137,7 @@ export class Session {
   #obey(word: ControlWord, controlKey: ControlKey): void {
     if (word.case === "command") this.#options.onCommand(this.#options.handshake.command(word.value, controlKey));
     if (word.case === "cancelCommand") this.#options.onCancel(word.value);
-    if (word.case === "probe") this.send({ body: { case: "alive", value: {} } });
+    if (word.case === "probe") this.send({ body: { case: "alive", value: { question: word.value.question } } });
   }
 
   #welcome(welcome: Welcome): void {

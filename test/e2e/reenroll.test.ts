@@ -51,14 +51,7 @@ describe("a host whose disk was rebuilt", () => {
       .poll(async () => (await events(nodeId)).map(({ body }) => body.code), { timeout: 30_000 })
       .toContain("agent_conflict");
 
-    await stack.hostRunner.powerOff(hostId);
-    const out = join(dataDir, "rebuilt");
-    const env = { ORRERY_URL: stack.url, ORRERY_API_KEY: stack.operatorKey };
-    const outcome = await runOrrery(["nodes", "reenroll", nodeId, "--out", out], env);
-    expect(outcome, outcome.stderr).toMatchObject({ code: 0 });
-    await bring(out, host);
-    await stack.hostRunner.startAgent(hostId);
-
+    await reenrol(nodeId, hostId, host);
     expect(await untilSagaEnded(stack, nodeId, "reenroll-node")).toMatchObject({ status: "succeeded" });
     const node = await untilState(stack, nodeId, ["healthy"]);
     await expect.poll(() => chainHeight(node), { timeout: 15_000 }).toBeGreaterThan(0);
@@ -79,9 +72,34 @@ describe("a host whose disk was rebuilt", () => {
     expect(await watched.connections()).toBe(connections);
     await watched.expectObedience();
 
+    // Its state directory stays where it is this time, and serves no longer to whoever has a copy of it.
+    await reenrol(nodeId, hostId, host);
+    const replaced = async () => (await api.get(`/nodes/${nodeId}`, nodeSchema)).agents ?? [];
+    await expect
+      .poll(async () => (await replaced()).at(-1), { timeout: 30_000 })
+      .toMatchObject({
+        generation: 3,
+        status: "active",
+        connected: true,
+      });
+    const fingerprints = new Set((await replaced()).map(({ key_fingerprint }) => key_fingerprint));
+    expect(fingerprints.size).toBe(3);
+    expect(await readFile(keyFile, "utf8")).toBe(key);
+
     await stack.api.terminate(nodeId);
     expect(await untilSagaEnded(stack, nodeId, "terminate-node")).toMatchObject({ status: "succeeded" });
   });
+
+  /** With the host off, so that nothing of the old agent is in the way. */
+  async function reenrol(nodeId: string, hostId: string, host: string): Promise<void> {
+    await stack.hostRunner.powerOff(hostId);
+    const out = mkdtempSync(join(dataDir, "rebuilt-"));
+    const env = { ORRERY_URL: stack.url, ORRERY_API_KEY: stack.operatorKey };
+    const outcome = await runOrrery(["nodes", "reenroll", nodeId, "--out", out], env);
+    expect(outcome, outcome.stderr).toMatchObject({ code: 0 });
+    await bring(out, host);
+    await stack.hostRunner.startAgent(hostId);
+  }
 
   async function events(nodeId: string) {
     return (await api.get(`/nodes/${nodeId}/events`, listOf(eventSchema), { limit: 200 })).items;

@@ -125,8 +125,9 @@ describe("a session", () => {
 
   it("is kept by an agent that is asked whether it is alive", async () => {
     await started();
-    peer.send({ case: "probe", value: {} });
+    peer.send({ case: "probe", value: { question: 17 } });
     await peer.until("an answer", () => peer.all("alive").length === 1);
+    expect(peer.all("alive")).toMatchObject([{ question: 17 }]);
     expect(peer.connections).toBe(1);
   });
 

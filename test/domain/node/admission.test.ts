@@ -27,10 +27,10 @@ const ticket = { nodeId: "n", generation: 1, installationId: "i", sessionEpoch: 
 
 describe("an enrolment", () => {
   it("is bound by the first claim, known by the same, and refused to any other", () => {
-    expect(judgeEnrolment("provisioning", open, claim, settings)).toBe("bind");
-    expect(judgeEnrolment("provisioning", enrolled, claim, settings)).toBe("known");
+    expect(judgeEnrolment("provisioning", open, [], claim, settings)).toBe("bind");
+    expect(judgeEnrolment("provisioning", enrolled, [], claim, settings)).toBe("known");
     for (const part of [{ installationId: "j" }, { signingKey: "ab" }, { sealingKey: "bc" }]) {
-      expect(judgeEnrolment("healthy", enrolled, { ...claim, ...part }, settings)).toMatchObject({
+      expect(judgeEnrolment("healthy", enrolled, [], { ...claim, ...part }, settings)).toMatchObject({
         code: "agent_conflict",
         reconnectAfterMs: settings.conflictRetryMs,
       });
@@ -40,10 +40,28 @@ describe("an enrolment", () => {
   it("is refused for good exactly where the host no longer belongs to the node", () => {
     for (const state of NODE_STATES) {
       for (const status of ["active", "candidate", "revoked"] as const) {
-        const verdict = judgeEnrolment(state, { ...enrolled, status }, claim, settings);
+        const verdict = judgeEnrolment(state, { ...enrolled, status }, [], claim, settings);
         const isOver = isTerminal(state) || status === "revoked";
         expect(verdict).toEqual(isOver ? expect.objectContaining({ reconnectAfterMs: null }) : "known");
       }
+    }
+  });
+});
+
+describe("the enrolment of a later generation", () => {
+  const earlier: ExpectedInstallation = { ...enrolled, status: "revoked" };
+  const fresh = { installationId: "j", signingKey: "cc", sealingKey: "dd" };
+
+  it("is bound by an installation with an id and keys of its own", () => {
+    expect(judgeEnrolment("healthy", open, [earlier, { ...open, status: "revoked" }], fresh, settings)).toBe("bind");
+  });
+
+  it("is refused to the id and to each key of an earlier one, and then comes again with its own", () => {
+    for (const part of ["installationId", "signingKey", "sealingKey"] as const) {
+      expect(judgeEnrolment("healthy", open, [earlier], { ...fresh, [part]: claim[part] }, settings)).toMatchObject({
+        code: "agent_conflict",
+        reconnectAfterMs: settings.conflictRetryMs,
+      });
     }
   });
 });

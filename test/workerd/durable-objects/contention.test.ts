@@ -58,6 +58,23 @@ describe("two connections with one installation's key", () => {
     expect(await node.refusals()).toEqual(["agent_conflict"]);
   });
 
+  it("are not told apart by an answer that was held back from an earlier question", async ({ expect }) => {
+    const node = await TestNode.syncing();
+    const halfOpen = await TestAgent.join(node.stub, 1);
+    const first = await TestAgent.knock(node.stub, 2);
+    await halfOpen.until(() => halfOpen.last("probe") !== undefined);
+    const heldBack = halfOpen.last("probe")?.value.question;
+    await first.leave();
+    const agent = await TestAgent.knock(node.stub, 3);
+    await halfOpen.until(() => halfOpen.kinds().filter((kind) => kind === "probe").length === 2);
+    expect(halfOpen.last("probe")?.value.question).not.toBe(heldBack);
+    halfOpen.alive(heldBack);
+    await halfOpen.ping();
+    await clock.forward(holderAnswerMs);
+    await node.ringAlarm();
+    await agent.until(() => agent.last("welcome") !== undefined);
+  });
+
   it("are one when the holder leaves: the waiting one goes on at once", async ({ expect }) => {
     const node = await TestNode.syncing();
     const holder = await TestAgent.join(node.stub, 1);

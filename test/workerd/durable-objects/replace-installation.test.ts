@@ -42,6 +42,21 @@ describe("replacing a node's installation", () => {
     expect(await node.stub.view()).toMatchObject({ state: "healthy" });
   });
 
+  it("refuses the new generation's token with the old installation's keys, tells of it, and lets the rebuilt host in", async ({
+    expect,
+  }) => {
+    const node = await TestNode.syncing();
+    await TestAgent.join(node.stub, 1, { status: SYNCED });
+    await node.stub.replaceInstallation(2, null);
+    const refused = { ok: false, code: "agent_conflict" };
+    const { nodeId } = (await node.stub.view()).birth;
+    expect(await node.stub.enroll(new TestIdentity().claim(nodeId, 2))).toMatchObject(refused);
+    const stolen = { ...REBUILT.claim(nodeId, 2), signingKey: new TestIdentity().claim(nodeId).signingKey };
+    expect(await node.stub.enroll(stolen)).toMatchObject(refused);
+    expect(await node.eventsOf("agent_refused")).toMatchObject([{ code: "agent_conflict" }]);
+    expect(await node.stub.enroll(REBUILT.claim(nodeId, 2))).toEqual({ ok: true });
+  });
+
   it("gives the new agent the time of a silence before the node is down", async ({ expect }) => {
     const node = await TestNode.syncing();
     const old = await TestAgent.join(node.stub, 1, { status: SYNCED });

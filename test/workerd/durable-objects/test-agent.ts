@@ -177,8 +177,9 @@ export class TestAgent {
     this.send({ case: "beat", value: { runningCommandIds } });
   }
 
-  alive(): void {
-    this.send({ case: "alive", value: {} });
+  /** Answers the latest question, or an earlier one. */
+  alive(question: number = this.last("probe")?.value.question ?? 0): void {
+    this.send({ case: "alive", value: { question } });
   }
 
   acknowledge(commandId: string): void {

@@ -630,6 +630,12 @@ export declare const WelcomeSchema: GenMessage<Welcome>;
  * @generated from message orrery.agent.v1.Probe
  */
 export declare type Probe = Message<"orrery.agent.v1.Probe"> & {
+  /**
+   * Tells this question from every other: an answer that was held back is none to the next.
+   *
+   * @generated from field: uint32 question = 1;
+   */
+  question: number;
 };
 
 /**
@@ -642,6 +648,12 @@ export declare const ProbeSchema: GenMessage<Probe>;
  * @generated from message orrery.agent.v1.Alive
  */
 export declare type Alive = Message<"orrery.agent.v1.Alive"> & {
+  /**
+   * The Probe's.
+   *
+   * @generated from field: uint32 question = 1;
+   */
+  question: number;
 };
 
 /**
