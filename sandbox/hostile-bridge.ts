@@ -188,6 +188,7 @@ function headersOf(metadata: Metadata): Readonly<Record<string, string>> {
     "orrery-generation": textOf(metadata, "orrery-generation"),
     "orrery-installation": textOf(metadata, "orrery-installation"),
     "orrery-epoch": textOf(metadata, "orrery-epoch"),
+    "orrery-signature": textOf(metadata, "orrery-signature"),
   };
 }
 

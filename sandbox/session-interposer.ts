@@ -149,6 +149,7 @@ const PASSED_HEADERS = [
   "orrery-generation",
   "orrery-installation",
   "orrery-epoch",
+  "orrery-signature",
 ] as const;
 
 function forwardedHeaders({ headers }: IncomingMessage): Record<string, string> {

@@ -16,6 +16,7 @@ const FIELDS = {
   "orrery-installation": /^[A-Za-z0-9-]{1,64}$/,
   "orrery-epoch": /^[0-9]{1,16}$/,
   "orrery-ticket": /^[0-9a-f]{64}$/,
+  "orrery-signature": /^[0-9a-f]{128}$/,
 } as const;
 
 /** @throws Refusal INVALID_ARGUMENT naming what is missing or malformed */
@@ -29,6 +30,7 @@ export function callerOf(call: Pick<ServerUnaryCall<unknown, unknown>, "metadata
       "orrery-generation": field(metadata, "orrery-generation"),
       "orrery-installation": field(metadata, "orrery-installation"),
       "orrery-epoch": field(metadata, "orrery-epoch"),
+      "orrery-signature": field(metadata, "orrery-signature"),
     },
   };
 }

@@ -28,7 +28,8 @@ export async function agentLine(way: Way, node: ExpectedAgent, { identity, trust
     close: () => transport.abort(),
   };
   let channel: SealedChannel | null = null;
-  const transport: Transport = way.open(ticketFor(nodeToken, subject), {
+  const ticket = ticketFor(nodeToken, subject, (message) => identity.sign(message));
+  const transport: Transport = way.open(ticket, {
     onMessage: ({ body }) => {
       if (body.case === "pong") line.onAnswer();
       else if (body.case === "challenge") {

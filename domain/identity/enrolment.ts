@@ -65,8 +65,18 @@ export function isSessionTicket(nodeToken: string, subject: TicketSubject, ticke
   return /^[0-9a-f]{64}$/.test(ticket) && equalBytes(ticketBytes(nodeToken, subject), hexToBytes(ticket));
 }
 
+/**
+ * What the installation's signing key signs beside the ticket: a thief of the node token can make tickets, and shall not
+ * take the place of connections that the installation itself has made.
+ */
+export function knockMessage(subject: TicketSubject): Uint8Array {
+  return transcript("orrery-session-knock-v1", partsOf(subject));
+}
+
 function ticketBytes(nodeToken: string, subject: TicketSubject): Uint8Array {
-  const { nodeId, generation, installationId, sessionEpoch } = subject;
-  const parts = [nodeId, String(generation), installationId, String(sessionEpoch)];
-  return hmac(sha256, hexToBytes(nodeToken), transcript("orrery-session-ticket-v1", parts));
+  return hmac(sha256, hexToBytes(nodeToken), transcript("orrery-session-ticket-v1", partsOf(subject)));
+}
+
+function partsOf({ nodeId, generation, installationId, sessionEpoch }: TicketSubject): string[] {
+  return [nodeId, String(generation), installationId, String(sessionEpoch)];
 }

@@ -41,7 +41,7 @@ export class NodeConnections {
     if (node === null) return refuseRequest(404, "node_not_found");
     if (ticket === null) return refuseRequest(400, "invalid_request");
     const { 0: client, 1: server } = new WebSocketPair();
-    this.#parts.handshake.greet(server, ticket);
+    this.#parts.handshake.greet(node, server, ticket, request.headers.get("Orrery-Signature") ?? "");
     return new Response(null, { status: 101, webSocket: client });
   }
 

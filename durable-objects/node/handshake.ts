@@ -2,6 +2,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { base64Decode, base64Encode } from "@bufbuild/protobuf/wire";
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import { DEFAULTS } from "../../domain/defaults.ts";
+import { knockMessage, type TicketSubject } from "../../domain/identity/enrolment.ts";
 import { exchangePublicKey, handshakeTranscript, proofMessage, sessionKeys } from "../../domain/identity/handshake.ts";
 import { isSignature } from "../../domain/identity/signature.ts";
 import {
@@ -43,6 +44,9 @@ interface Proof {
   readonly signature: Uint8Array;
 }
 
+/** What the Worker has verified of a connection. */
+type KnockTicket = Omit<GreetingAttachment, "phase" | "acceptedAt" | "isSigned">;
+
 type Underway = GreetingAttachment | ChallengedAttachment;
 
 /** Connections on their way to a session: Hello, Challenge, Proof. Until the proof nothing changes but the socket. */
@@ -53,13 +57,19 @@ export class NodeHandshake {
     this.#parts = parts;
   }
 
-  /** Takes a connection in; when too many of its generation are on their way, some have to go. */
-  greet(socket: WebSocket, ticket: Omit<GreetingAttachment, "phase" | "acceptedAt">): void {
+  /**
+   * Takes a connection in. When too many of its generation are on their way some have to go: those that the installation
+   * has signed for make room for each other alone, so that nobody else's tickets take their place.
+   */
+  greet(node: NodeRecord, socket: WebSocket, ticket: KnockTicket, signature: string): void {
     const { generation } = ticket;
+    const isSigned = this.#isSigned({ nodeId: node.birth.nodeId, ...ticket }, signature);
     this.#parts.sockets.accept(socket, generation);
-    writeAttachment(socket, { phase: "greeting", ...ticket, acceptedAt: now() });
-    const underway = this.#underway().filter(({ attachment }) => attachment.generation === generation);
-    const claims = underway.map(({ socket, attachment }) => ({ socket, ...attachment }));
+    writeAttachment(socket, { phase: "greeting", ...ticket, acceptedAt: now(), isSigned });
+    const rivals = this.#underway().filter(({ attachment }) => {
+      return attachment.generation === generation && attachment.isSigned === isSigned;
+    });
+    const claims = rivals.map(({ socket, attachment }) => ({ socket, ...attachment }));
     for (const claim of crowdedOut(claims, DEFAULTS.agent.greetingConnections)) {
       this.#parts.sockets.close(claim.socket, "too many connections on their way");
     }
@@ -158,6 +168,12 @@ export class NodeHandshake {
     const { generation, hello } = challenged;
     const newcomer = { ...agreed, generation, hello, opening: base64Encode(opening) };
     this.#parts.contention.begin(change, socket, newcomer, holder.socket);
+  }
+
+  #isSigned(subject: TicketSubject, signature: string): boolean {
+    const { signingKey = null } = this.#parts.store.installation(subject.generation) ?? {};
+    if (signingKey === null || !/^[0-9a-f]{128}$/.test(signature)) return false;
+    return isSignature(hexToBytes(signingKey), knockMessage(subject), hexToBytes(signature));
   }
 
   #underway(): readonly AgentSocket<Underway>[] {

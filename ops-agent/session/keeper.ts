@@ -137,7 +137,7 @@ export class SessionKeeper {
       subject,
       secretKey: randomBytes(32),
     });
-    const ticket = ticketFor(this.#options.nodeToken(), subject);
+    const ticket = ticketFor(this.#options.nodeToken(), subject, (message) => identity.sign(message));
     const session = new Session({
       connect: (handlers) => way.open(ticket, handlers),
       handshake,

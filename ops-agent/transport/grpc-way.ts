@@ -101,13 +101,14 @@ function channelOptions(mode: BridgeSettings["mode"]): ClientOptions {
   };
 }
 
-function metadataOf({ nodeId, generation, installationId, sessionEpoch, ticket }: Ticket): Metadata {
+function metadataOf({ nodeId, generation, installationId, sessionEpoch, ticket, signature }: Ticket): Metadata {
   const metadata = new Metadata();
   metadata.set("orrery-node", nodeId);
   metadata.set("orrery-generation", String(generation));
   metadata.set("orrery-installation", installationId);
   metadata.set("orrery-epoch", String(sessionEpoch));
   metadata.set("orrery-ticket", ticket);
+  metadata.set("orrery-signature", signature);
   return metadata;
 }
 

@@ -1,4 +1,4 @@
-import { sessionTicket, type TicketSubject } from "../../domain/identity/enrolment.ts";
+import { knockMessage, sessionTicket, type TicketSubject } from "../../domain/identity/enrolment.ts";
 import type { ControlMessage, EnrollRequest, EnrollResponse } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import type { AgentMessageInit } from "../session/messages.ts";
 
@@ -38,10 +38,18 @@ export interface TransportEnd {
 /** What a connection shows at the door. */
 export interface Ticket extends TicketSubject {
   readonly ticket: string;
+  /** By the installation's signing key; 128 hex digits. */
+  readonly signature: string;
 }
 
-export function ticketFor(nodeToken: string, subject: TicketSubject): Ticket {
-  return { ...subject, ticket: sessionTicket(nodeToken, subject) };
+/** @param sign with the installation's signing key */
+export function ticketFor(
+  nodeToken: string,
+  subject: TicketSubject,
+  sign: (message: Uint8Array) => Uint8Array,
+): Ticket {
+  const signature = Buffer.from(sign(knockMessage(subject))).toString("hex");
+  return { ...subject, ticket: sessionTicket(nodeToken, subject), signature };
 }
 
 export function lost(reason: string): TransportEnd {

@@ -71,6 +71,7 @@ class WebSocketTransport implements Transport {
         "orrery-generation": String(ticket.generation),
         "orrery-installation": ticket.installationId,
         "orrery-epoch": String(ticket.sessionEpoch),
+        "orrery-signature": ticket.signature,
       },
       handshakeTimeout: OPEN_MS,
       maxPayload: DEFAULTS.agent.maxFrameBytes,

@@ -9,7 +9,8 @@ import { TOKEN } from "./support/agent-process.ts";
 
 const FRAME = { body: { case: "sealed", value: { counter: 1n, body: new Uint8Array(64 * 1024) } } } as const;
 const HELLO = { body: { case: "hello", value: new Uint8Array(8) } } as const;
-const ticket = ticketFor(TOKEN, { nodeId: "n", generation: 1, installationId: "i", sessionEpoch: 1 });
+const subject = { nodeId: "n", generation: 1, installationId: "i", sessionEpoch: 1 };
+const ticket = ticketFor(TOKEN, subject, () => new Uint8Array(64));
 
 /** Takes connections and calls as HTTP/2 does, and answers calls as the test says. */
 async function strangeBridge(answer: (stream: ServerHttp2Stream) => void): Promise<string> {

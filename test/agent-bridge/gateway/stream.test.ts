@@ -41,6 +41,7 @@ describe("a session by a stream", () => {
       "orrery-generation": "3",
       "orrery-installation": "5f0c7f7e-0d0e-4c39-9f0e-0a4c8e1d2b3c",
       "orrery-epoch": "12",
+      "orrery-signature": "cd".repeat(64),
     });
   });
 
@@ -119,6 +120,7 @@ describe("a session by a stream", () => {
   it.each([
     { "orrery-node": "../../admin" },
     { "orrery-ticket": "short" },
+    { "orrery-signature": "ab".repeat(32) },
     { "orrery-generation": "0" },
     { "orrery-installation": "a b" },
     { "orrery-epoch": "-1" },

@@ -5,6 +5,7 @@ import {
   isEnrolmentAnswerMac,
   isEnrolmentMac,
   isSessionTicket,
+  knockMessage,
   sessionTicket,
 } from "../../../domain/identity/enrolment.ts";
 
@@ -55,6 +56,13 @@ describe("a session ticket", () => {
     expect(isSessionTicket(TOKEN, subject, ticket)).toBe(true);
     for (const other of [{ sessionEpoch: 5 }, { generation: 2 }, { installationId: "x" }, { nodeId: "x" }]) {
       expect(isSessionTicket(TOKEN, { ...subject, ...other }, ticket)).toBe(false);
+    }
+  });
+
+  it("is signed for by its installation for that one connection", () => {
+    const message = knockMessage(subject);
+    for (const other of [{ sessionEpoch: 5 }, { generation: 2 }, { installationId: "x" }, { nodeId: "x" }]) {
+      expect(knockMessage({ ...subject, ...other })).not.toEqual(message);
     }
   });
 

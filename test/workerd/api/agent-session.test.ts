@@ -29,6 +29,7 @@ async function knock(asked: TicketSubject): Promise<Record<string, string>> {
     "orrery-generation": String(asked.generation),
     "orrery-installation": asked.installationId,
     "orrery-epoch": String(asked.sessionEpoch),
+    "orrery-signature": new TestIdentity().knock(asked),
   };
 }
 
@@ -92,6 +93,7 @@ describe("an agent's session", () => {
       "orrery-generation": "1",
       "orrery-installation": INSTALLATION,
       "orrery-epoch": "1",
+      "orrery-signature": new TestIdentity().knock(subject(nodeId)),
     });
   });
 
@@ -102,7 +104,7 @@ describe("an agent's session", () => {
     expect(await response.json()).toMatchObject({ code: "node_not_found" });
   });
 
-  it("needs a generation, an installation, an epoch and an upgrade", async ({ expect }) => {
+  it("needs a generation, an installation, an epoch, a signature and an upgrade", async ({ expect }) => {
     const nodeId = uuidv7();
     const { upgrade: _upgrade, ...plain } = await knock(subject(nodeId));
     const headers = { upgrade: "websocket", ...plain };
@@ -112,6 +114,7 @@ describe("an agent's session", () => {
     for (const installation of ["", "me", `${INSTALLATION}0`])
       wrong.push({ ...headers, "orrery-installation": installation });
     for (const epoch of ["0", "-1", "1.5", "", "9007199254740992"]) wrong.push({ ...headers, "orrery-epoch": epoch });
+    for (const signature of ["", "0", "zz".repeat(64)]) wrong.push({ ...headers, "orrery-signature": signature });
     for (const each of wrong) expect([(await open(nodeId, each)).status, each]).toEqual([400, each]);
     expect((await call("GET", "/api/v1/agents/not-a-uuid/session", { headers })).status).toBe(400);
   });

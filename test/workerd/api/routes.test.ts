@@ -29,7 +29,12 @@ function concrete(path: string): string {
 
 /** What somebody without the node's token can send to an agent's route. */
 function stranger(method: string): Call {
-  const headers = { "orrery-generation": "1", "orrery-installation": ID, "orrery-epoch": "1" };
+  const headers = {
+    "orrery-generation": "1",
+    "orrery-installation": ID,
+    "orrery-epoch": "1",
+    "orrery-signature": "0".repeat(128),
+  };
   if (method === "get") return { headers };
   const key = new Uint8Array(32);
   const claim = { nodeId: ID, generation: 1, installationId: ID, signingKey: key, sealingKey: key, mac: key };

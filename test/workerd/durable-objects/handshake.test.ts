@@ -177,9 +177,38 @@ describe("a session's begin", () => {
     for (let index = 0; index < 3 * greetingConnections; index += 1) await TestAgent.dial(node.stub, 6);
     honest.hello(7);
     await honest.until(() => honest.last("welcome") !== undefined);
-    const open = await runInDurableObject(node.stub, (_object, state) => {
-      return state.getWebSockets().filter(({ readyState }) => readyState === WebSocket.OPEN).length;
-    });
-    expect(open).toBeLessThanOrEqual(greetingConnections + 1);
+    expect(await openConnections(node)).toBeLessThanOrEqual(greetingConnections + 1);
+  });
+
+  it("keeps the installation's own seats from whoever has its token alone, at whatever epoch and however fast", async ({
+    expect,
+  }) => {
+    const node = await TestNode.syncing();
+    await node.stub.enroll(new TestIdentity().claim(node.nodeId));
+    const flood = async (epoch: number) => {
+      for (let index = 0; index < 3 * greetingConnections; index += 1) {
+        await TestAgent.dial(node.stub, epoch + index, { isUnsigned: true });
+        await clock.forward(1);
+      }
+    };
+    await flood(1_000);
+    const honest = await TestAgent.dial(node.stub, 2);
+    await flood(2_000);
+    honest.hello(2);
+    await flood(3_000);
+    await honest.until(() => honest.last("welcome") !== undefined);
+    const thief = new TestIdentity("99999999-9999-4999-8999-999999999999");
+    const { installationId } = new TestIdentity();
+    for (let index = 0; index < 3 * greetingConnections; index += 1) {
+      await TestAgent.dial(node.stub, 4_000 + index, { identity: thief, installationId });
+    }
+    expect(honest.closed).toBeNull();
+    expect(await openConnections(node)).toBeLessThanOrEqual(2 * greetingConnections + 1);
   });
 });
+
+function openConnections(node: TestNode): Promise<number> {
+  return runInDurableObject(node.stub, (_object, state) => {
+    return state.getWebSockets().filter(({ readyState }) => readyState === WebSocket.OPEN).length;
+  });
+}

@@ -49,7 +49,12 @@ type Heard =
   | { readonly case: "goodbye"; readonly value: Goodbye };
 type Kind = Heard["case"];
 
-export type SessionInit = Fields<Hello> & Fields<Opening> & { readonly identity?: TestIdentity };
+export type SessionInit = Fields<Hello> &
+  Fields<Opening> & {
+    readonly identity?: TestIdentity;
+    /** Comes with a ticket alone, as a thief of the node token does. */
+    readonly isUnsigned?: boolean;
+  };
 
 export const SYNCED = create(StatusSchema, { syncStatus: SyncStatus.SYNCED });
 
@@ -95,12 +100,15 @@ export class TestAgent {
   /** Connects with a ticket for this installation and epoch; nothing is said yet. */
   static async dial(stub: DurableObjectStub<NodeObject>, epoch = 1, init: SessionInit = {}): Promise<TestAgent> {
     const { identity = new TestIdentity(), generation = 1, installationId = identity.installationId } = init;
+    const subject = { nodeId: nodeIdOf(stub), generation, installationId, sessionEpoch: epoch };
+    const signature = init.isUnsigned === true ? "0".repeat(128) : identity.knock(subject);
     const response = await stub.fetch("http://orrery.test/session", {
       headers: {
         Upgrade: "websocket",
         "Orrery-Generation": String(generation),
         "Orrery-Installation": installationId,
         "Orrery-Epoch": String(epoch),
+        "Orrery-Signature": signature,
       },
     });
     if (response.webSocket === null) throw new Error(`no socket: ${response.status} ${await response.text()}`);
@@ -124,7 +132,7 @@ export class TestAgent {
   }
 
   hello(epoch: number, init: SessionInit = {}): void {
-    const { identity, agentVersion = "0.1.0", runningCommandIds = [], status, ...hello } = init;
+    const { identity, isUnsigned, agentVersion = "0.1.0", runningCommandIds = [], status, ...hello } = init;
     this.opening = { agentVersion, runningCommandIds, ...(status === undefined ? {} : { status }) };
     this.#introduction = create(HelloSchema, {
       protocolVersion: 2,

@@ -1,8 +1,8 @@
 import { x25519 } from "@noble/curves/ed25519.js";
 import { sha256 } from "@noble/hashes/sha2.js";
-import { utf8ToBytes } from "@noble/hashes/utils.js";
-import type { EnrolmentClaim } from "../../../domain/identity/enrolment.ts";
-import { signingPublicKey } from "../../../domain/identity/signature.ts";
+import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
+import { type EnrolmentClaim, knockMessage, type TicketSubject } from "../../../domain/identity/enrolment.ts";
+import { sign, signingPublicKey } from "../../../domain/identity/signature.ts";
 
 const INSTALLATION = "11111111-1111-4111-8111-111111111111";
 
@@ -16,6 +16,11 @@ export class TestIdentity {
     this.installationId = installationId;
     this.signingSecret = sha256(utf8ToBytes(`signing ${keys}`));
     this.sealingSecret = sha256(utf8ToBytes(`sealing ${keys}`));
+  }
+
+  /** What it signs for a connection; hex. */
+  knock(subject: TicketSubject): string {
+    return bytesToHex(sign(this.signingSecret, knockMessage(subject)));
   }
 
   claim(nodeId: string, generation = 1): EnrolmentClaim {

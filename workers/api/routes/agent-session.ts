@@ -13,6 +13,8 @@ const headers = z.object({
     .string()
     .regex(/^[1-9][0-9]{0,15}$/, "must be an epoch, from 1")
     .refine((text) => Number.isSafeInteger(Number(text)), "must be below 2^53"),
+  /** By the installation's signing key, which only the node's object knows. */
+  "orrery-signature": z.string().regex(/^[0-9a-f]{128}$/, "must be 128 hex digits"),
 });
 
 const session = defineRoute(

@@ -38,6 +38,7 @@ function ticketFor(fields: TicketFields = {}): Metadata {
     "orrery-installation": "5f0c7f7e-0d0e-4c39-9f0e-0a4c8e1d2b3c",
     "orrery-epoch": "7",
     "orrery-ticket": TICKET,
+    "orrery-signature": "cd".repeat(64),
     ...fields,
   };
   for (const [name, value] of Object.entries(all)) metadata.set(name, value);

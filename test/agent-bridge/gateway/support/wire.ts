@@ -88,6 +88,7 @@ export const TICKET_HEADERS: Readonly<Record<string, string>> = {
   "orrery-installation": "5f0c7f7e-0d0e-4c39-9f0e-0a4c8e1d2b3c",
   "orrery-epoch": "7",
   "orrery-ticket": "ab".repeat(32),
+  "orrery-signature": "cd".repeat(64),
 };
 
 /** A bare connection to a bridge. */

@@ -1518,7 +1518,7 @@ export declare const AgentGateway: GenService<{
   },
   /**
    * A session. The call's metadata carries the session ticket: orrery-node, orrery-generation, orrery-installation,
-   * orrery-epoch, orrery-ticket.
+   * orrery-epoch, orrery-ticket, and orrery-signature: the installation's, by its signing key over the same.
    *
    * @generated from rpc orrery.agent.v1.AgentGateway.Session
    */
