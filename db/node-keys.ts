@@ -5,7 +5,6 @@ import { KEY_SOURCES, KEY_TYPES } from "../domain/keys/key-type.ts";
 import type { Executor, Transaction } from "./client.ts";
 import { nodeDeks, nodeKeys, nodes, sagas } from "./schema.ts";
 
-export type NodeKeyRow = typeof nodeKeys.$inferSelect;
 type NodeDekRow = typeof nodeDeks.$inferSelect;
 
 /** What Postgres has of a node's keys. */
@@ -21,20 +20,6 @@ export interface NodeKeysRecord {
 export async function findNodeKeys(db: Executor, nodeId: string): Promise<NodeKeysRecord> {
   const [dek] = await db.select().from(nodeDeks).where(eq(nodeDeks.nodeId, nodeId));
   return dek === undefined ? { set: null, deleted: false, backedUpAt: null } : recordOf(dek, await keysOf(db, nodeId));
-}
-
-/** What may be shown of the node's keys, in the order of their names; no bytes. */
-export async function listNodeKeys(
-  db: Executor,
-  nodeId: string,
-): Promise<readonly (Omit<NodeKeyRow, "nonce" | "ciphertext" | "nodeId"> & { readonly backedUpAt: Date | null })[]> {
-  const { name, type, source, publicKey, createdAt } = nodeKeys;
-  return db
-    .select({ name, type, source, publicKey, createdAt, backedUpAt: nodeDeks.backedUpAt })
-    .from(nodeKeys)
-    .innerJoin(nodeDeks, eq(nodeDeks.nodeId, nodeKeys.nodeId))
-    .where(eq(nodeKeys.nodeId, nodeId))
-    .orderBy(asc(nodeKeys.name));
 }
 
 /**

@@ -2,33 +2,40 @@ import { OrreryError } from "../errors.ts";
 import { transcript } from "../identity/transcript.ts";
 import { decrypt, encrypt } from "./aes-gcm.ts";
 
-/** What a key's ciphertext belongs to: under another node's or key's name it does not open. */
-export interface KeyPlace {
+/** What a key is, as it stands beside its ciphertext: with any of it changed the ciphertext does not open. */
+export interface KeyLabel {
   readonly nodeId: string;
   readonly name: string;
+  readonly type: string;
+  readonly source: string;
+  /** Hex; null where the type has none. */
+  readonly publicKey: string | null;
 }
 
 /** A key's bytes under the node's DEK (data encryption key). @param nonce 12 random bytes, never used before */
 export function encryptKey(
   dek: Uint8Array,
-  place: KeyPlace,
+  label: KeyLabel,
   nonce: Uint8Array,
   plaintext: Uint8Array,
 ): Promise<Uint8Array> {
-  return encrypt(dek, nonce, contextOf(place), plaintext);
+  return encrypt(dek, nonce, contextOf(label), plaintext);
 }
 
 /** The key's bytes, the caller's to overwrite. @throws key_unreadable */
 export async function decryptKey(
   dek: Uint8Array,
-  place: KeyPlace,
+  label: KeyLabel,
   { nonce, ciphertext }: { readonly nonce: Uint8Array; readonly ciphertext: Uint8Array },
 ): Promise<Uint8Array> {
-  const plaintext = await decrypt(dek, nonce, contextOf(place), ciphertext);
+  const plaintext = await decrypt(dek, nonce, contextOf(label), ciphertext);
   if (plaintext !== null) return plaintext;
-  throw new OrreryError("key_unreadable", `The key ${place.name} cannot be decrypted.`);
+  throw new OrreryError(
+    "key_unreadable",
+    `The key ${label.name} cannot be decrypted, or it is not what it is said to be.`,
+  );
 }
 
-function contextOf({ nodeId, name }: KeyPlace): Uint8Array {
-  return transcript("orrery-node-key-v1", [nodeId, name]);
+function contextOf({ nodeId, name, type, source, publicKey }: KeyLabel): Uint8Array {
+  return transcript("orrery-node-key-v2", [nodeId, name, type, source, publicKey ?? ""]);
 }

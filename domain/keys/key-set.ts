@@ -57,15 +57,10 @@ async function storedKey(
   const content = await withSecret(secret, () => encodeSecret(secret, file.encoding));
   return withSecret(content, async () => {
     const nonce = random(NONCE_BYTES);
-    const ciphertext = await encryptKey(dek, { nodeId, name }, nonce, content);
-    return {
-      name,
-      type,
-      source: "generated",
-      publicKey: publicKey === null ? null : bytesToHex(publicKey),
-      nonce: bytesToHex(nonce),
-      ciphertext: bytesToHex(ciphertext),
-    };
+    const source = "generated";
+    const facts = { name, type, source, publicKey: publicKey === null ? null : bytesToHex(publicKey) } as const;
+    const ciphertext = await encryptKey(dek, { nodeId, ...facts }, nonce, content);
+    return { ...facts, nonce: bytesToHex(nonce), ciphertext: bytesToHex(ciphertext) };
   });
 }
 
@@ -79,12 +74,17 @@ export async function withDek<T>(
   return withSecret(dek, use);
 }
 
-/** Opens every key once, so that what is kept from now on is known to be good. @throws key_unreadable */
+/** Opens every key once, so that what is kept or shown from now on is known to be true. @throws key_unreadable */
 export async function requireReadable(set: NodeKeySet, known: DekWrapping): Promise<void> {
   await withDek(set, known, async (dek) => {
-    for (const { name, nonce, ciphertext } of set.keys) {
+    for (const { nonce, ciphertext, ...facts } of set.keys) {
       const sealed = { nonce: hexToBytes(nonce), ciphertext: hexToBytes(ciphertext) };
-      await withSecret(await decryptKey(dek, { nodeId: set.nodeId, name }, sealed), () => undefined);
+      await withSecret(await decryptKey(dek, { nodeId: set.nodeId, ...facts }, sealed), () => undefined);
     }
   });
+}
+
+/** Whether every declared key is there, of its type. */
+export function isComplete(set: NodeKeySet, declared: readonly DeclaredKey[]): boolean {
+  return declared.every(({ name, type }) => set.keys.some((key) => key.name === name && key.type === type));
 }

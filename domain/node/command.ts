@@ -54,6 +54,9 @@ export type CommandPayload =
 export interface InjectedKey {
   readonly name: string;
   readonly keyType: string;
+  readonly source: string;
+  /** Hex; null where the type has none. */
+  readonly publicKey: string | null;
   readonly nonce: string;
   readonly ciphertext: string;
   /** Inside the node's data directory. */

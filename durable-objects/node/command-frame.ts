@@ -1,5 +1,6 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
+import { hexToBytes } from "@noble/hashes/utils.js";
 import { z } from "zod";
 import { DEFAULTS } from "../../domain/defaults.ts";
 import { OrreryError } from "../../domain/errors.ts";
@@ -13,6 +14,8 @@ import {
 const injectedKeySchema = z.object({
   name: z.string(),
   keyType: z.string(),
+  source: z.string(),
+  publicKey: z.hex().nullable(),
   nonce: z.base64(),
   ciphertext: z.base64(),
   path: z.string(),
@@ -91,6 +94,12 @@ function toPayload(payload: CommandPayload): PayloadInit {
   }
 }
 
-function toKey({ nonce, ciphertext, owner, ...key }: InjectedKey) {
-  return { ...key, nonce: base64Decode(nonce), ciphertext: base64Decode(ciphertext), owner: owner ?? "" };
+function toKey({ nonce, ciphertext, publicKey, owner, ...key }: InjectedKey) {
+  return {
+    ...key,
+    publicKey: hexToBytes(publicKey ?? ""),
+    nonce: base64Decode(nonce),
+    ciphertext: base64Decode(ciphertext),
+    owner: owner ?? "",
+  };
 }

@@ -1,6 +1,7 @@
+import { bytesToHex } from "@noble/hashes/utils.js";
 import { OrreryError } from "../../domain/errors.ts";
 import { openDek } from "../../domain/keys/dek-sealing.ts";
-import { decryptKey } from "../../domain/keys/envelope.ts";
+import { decryptKey, type KeyLabel } from "../../domain/keys/envelope.ts";
 import { isKeyFileMode } from "../../domain/keys/key-type.ts";
 import { withSecret } from "../../domain/keys/secret.ts";
 import type { EncryptedKey, InjectKeysPayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
@@ -32,7 +33,7 @@ export async function injectKeys(
   try {
     const dek = await openDek(sealedDek, { nodeId, installationId }, sealingSecretKey());
     await withSecret(dek, async () => {
-      for (const key of keys) contents.push(await decryptKey(dek, { nodeId, name: key.name }, key));
+      for (const key of keys) contents.push(await decryptKey(dek, labelOf(nodeId, key), key));
     });
     signal.throwIfAborted();
     await writeKeyFiles(
@@ -46,6 +47,10 @@ export async function injectKeys(
     for (const content of contents) content.fill(0);
   }
   return { keys: keys.map(({ name }) => name).join(",") };
+}
+
+function labelOf(nodeId: string, { name, keyType: type, source, publicKey }: EncryptedKey): KeyLabel {
+  return { nodeId, name, type, source, publicKey: publicKey.length === 0 ? null : bytesToHex(publicKey) };
 }
 
 /** Everything that can be refused without a key in the clear. */

@@ -15,7 +15,7 @@ import { developmentSecrets } from "../../dev/secrets.ts";
 import { type Stack, startStack } from "../../dev/stack.ts";
 import { deriveNodeToken } from "../../domain/auth/node-token.ts";
 import { masterWrapping } from "../../domain/keys/dek-wrapping.ts";
-import { decryptKey } from "../../domain/keys/envelope.ts";
+import { decryptKey, type KeyLabel } from "../../domain/keys/envelope.ts";
 import { type Finding, filesBelow, type Secret, SecretSearch } from "./secret-search.ts";
 import { hostOf, requestNode, untilSagaEnded, untilState } from "./walk.ts";
 
@@ -168,15 +168,15 @@ describe("secrets of a whole deployment", () => {
       deks: await client.query<{ wrapped_dek: string }>("select wrapped_dek from node_deks where node_id = $1", [
         nodeId,
       ]),
-      keys: await client.query<{ name: string; nonce: string; ciphertext: string }>(
-        "select name, nonce, ciphertext from node_keys where node_id = $1",
+      keys: await client.query<KeyLabel & { nonce: string; ciphertext: string }>(
+        `select name, type, source, public_key as "publicKey", nonce, ciphertext from node_keys where node_id = $1`,
         [nodeId],
       ),
     }));
     const dek = await masterWrapping(masterSecret).unwrap(nodeId, hexToBytes(deks.rows[0]?.wrapped_dek ?? ""));
-    const [{ name, nonce, ciphertext } = missing()] = keys.rows;
+    const [{ nonce, ciphertext, ...facts } = missing()] = keys.rows;
     const sealed = { nonce: hexToBytes(nonce), ciphertext: hexToBytes(ciphertext) };
-    const file = new TextDecoder().decode(await decryptKey(dek, { nodeId, name }, sealed));
+    const file = new TextDecoder().decode(await decryptKey(dek, { ...facts, nodeId }, sealed));
     const token = hexToBytes(await deriveNodeToken(masterSecret, nodeId, 1));
     return { dek, token, chainKey: hexToBytes(file) };
   }

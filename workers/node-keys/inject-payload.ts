@@ -44,11 +44,13 @@ function activeInstallation({ installations }: Pick<NodeView, "installations">) 
 }
 
 function injectedKey({ keys }: NodeKeySet, { name, type, file }: DeclaredKey): InjectedKey {
-  const key = keys.find((stored) => stored.name === name);
-  if (key === undefined) throw new OrreryError("keys_missing", `The node has no key ${name}.`);
+  const key = keys.find((stored) => stored.name === name && stored.type === type);
+  if (key === undefined) throw new OrreryError("keys_missing", `The node has no key ${name} of type ${type}.`);
   return {
     name,
-    keyType: type,
+    keyType: key.type,
+    source: key.source,
+    publicKey: key.publicKey,
     nonce: base64Encode(hexToBytes(key.nonce)),
     ciphertext: base64Encode(hexToBytes(key.ciphertext)),
     path: file.path,

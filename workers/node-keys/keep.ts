@@ -11,7 +11,7 @@ import { OrreryError } from "../../domain/errors.ts";
 import { backupText, parseBackup } from "../../domain/keys/backup.ts";
 import type { DeclaredKey } from "../../domain/keys/declared.ts";
 import { masterWrapping } from "../../domain/keys/dek-wrapping.ts";
-import { makeKeySet, type NodeKeySet, requireReadable } from "../../domain/keys/key-set.ts";
+import { isComplete, makeKeySet, type NodeKeySet, requireReadable } from "../../domain/keys/key-set.ts";
 import type { KeyDeps } from "./deps.ts";
 
 /** How a node came to the keys that it has. */
@@ -35,46 +35,47 @@ async function findOrMake(deps: KeyDeps, nodeId: string, declared: readonly Decl
   const { set } = requireNotDeleted(await deps.database((db) => findNodeKeys(db, nodeId)));
   if (set !== null && isComplete(set, declared)) return { set, origin: "kept" };
   const backup = await deps.keyBackups.read(nodeId);
-  if (backup !== null) return { set: await restoreFrom(deps, nodeId, backup), origin: "restored" };
+  if (backup !== null) return { set: await restoreFrom(deps, nodeId, declared, backup), origin: "restored" };
   if (set !== null) throw new OrreryError("keys_missing", "Some of the node's keys are gone, and there is no backup.");
   const createdAt = deps.now();
   const made = await makeKeySet({ nodeId, createdAt }, declared, wrappingOf(deps), deps.random);
   return { set: await insert(deps, made), origin: "generated" };
 }
 
-/** Every declared key is there. */
-function isComplete(set: NodeKeySet, declared: readonly DeclaredKey[]): boolean {
-  return declared.every(({ name }) => set.keys.some((key) => key.name === name));
-}
-
 /**
  * The backup brought back into Postgres where keys are missing; the same keys again change nothing.
  * @param alongside commits with it
- * @throws key_backup_missing, keys_conflict when other keys are there, node_ended when they were deleted
+ * @throws key_backup_missing, key_unreadable when it is not all of the node's keys as they were made, keys_conflict when
+ * other keys are there, node_ended when they were deleted
  */
 export async function restoreKeys(
   deps: KeyDeps,
   nodeId: string,
+  declared: readonly DeclaredKey[],
   alongside: (tx: Transaction) => Promise<void>,
 ): Promise<NodeKeySet> {
   const { deleted } = await deps.database((db) => findNodeKeys(db, nodeId));
   if (deleted) throw new OrreryError("node_ended", "The node's keys have been deleted with it.");
   const backup = await deps.keyBackups.read(nodeId);
   if (backup === null) throw new OrreryError("key_backup_missing", "There is no backup of the node's keys.");
-  const set = await restoreFrom(deps, nodeId, backup, alongside);
+  const set = await restoreFrom(deps, nodeId, declared, backup, alongside);
   await backUp(deps, set);
   return set;
 }
 
-/** Only what can be opened is brought back. */
+/** Only what can be opened is brought back, and nothing if a key that the chain declares is not in it. */
 async function restoreFrom(
   deps: KeyDeps,
   nodeId: string,
+  declared: readonly DeclaredKey[],
   backup: string,
   alongside: (tx: Transaction) => Promise<void> = async () => undefined,
 ): Promise<NodeKeySet> {
   const set = parseBackup(nodeId, backup);
   await requireReadable(set, wrappingOf(deps));
+  if (!isComplete(set, declared)) {
+    throw new OrreryError("key_unreadable", "The backup lacks keys that the node's chain declares.");
+  }
   return deps.database((db) =>
     db.transaction(async (tx) => {
       const record = requireNotDeleted(await insertKeySet(tx, deps.config.TENANT, set));

@@ -5,12 +5,19 @@ import { describe, it } from "vitest";
 import { exchangePublicKey } from "../../../domain/identity/handshake.ts";
 import { openDek, sealDek } from "../../../domain/keys/dek-sealing.ts";
 import { masterWrapping, requireWrapping } from "../../../domain/keys/dek-wrapping.ts";
-import { decryptKey, encryptKey } from "../../../domain/keys/envelope.ts";
+import { decryptKey, encryptKey, type KeyLabel } from "../../../domain/keys/envelope.ts";
 import { MASTER_SECRET, NODE_ID, OTHER_NODE } from "./sample.ts";
 
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
 const UNREADABLE = { code: "key_unreadable" };
-const PLACE = { nodeId: NODE_ID, name: "node_key" };
+const PUBLIC_KEY = "ab".repeat(32);
+const LABEL: KeyLabel = {
+  nodeId: NODE_ID,
+  name: "node_key",
+  type: "ed25519",
+  source: "generated",
+  publicKey: PUBLIC_KEY,
+};
 const RECIPIENT = { nodeId: NODE_ID, installationId: "11111111-1111-4111-8111-111111111111" };
 
 /** A copy with one bit turned over. */
@@ -43,16 +50,17 @@ describe("a key under its node's DEK", () => {
   it("comes back whole, and for no other node, name or DEK", async ({ expect }) => {
     await fc.assert(
       fc.asyncProperty(bytes(32), bytes(12), fc.uint8Array({ maxLength: 1024 }), async (dek, nonce, plaintext) => {
-        const ciphertext = await encryptKey(dek, PLACE, nonce, plaintext);
-        expect(await decryptKey(dek, PLACE, { nonce, ciphertext })).toEqual(plaintext);
-        for (const place of [
-          { ...PLACE, nodeId: OTHER_NODE },
-          { ...PLACE, name: "node_kez" },
-          { nodeId: `${NODE_ID}n`, name: "ode_key" },
+        const ciphertext = await encryptKey(dek, LABEL, nonce, plaintext);
+        expect(await decryptKey(dek, LABEL, { nonce, ciphertext })).toEqual(plaintext);
+        for (const label of [
+          { ...LABEL, nodeId: OTHER_NODE },
+          { ...LABEL, name: "node_kez" },
+          { ...LABEL, nodeId: `${NODE_ID}n`, name: "ode_key" },
+          { ...LABEL, publicKey: null },
         ]) {
-          await expect(decryptKey(dek, place, { nonce, ciphertext })).rejects.toMatchObject(UNREADABLE);
+          await expect(decryptKey(dek, label, { nonce, ciphertext })).rejects.toMatchObject(UNREADABLE);
         }
-        await expect(decryptKey(altered(dek, 3), PLACE, { nonce, ciphertext })).rejects.toMatchObject(UNREADABLE);
+        await expect(decryptKey(altered(dek, 3), LABEL, { nonce, ciphertext })).rejects.toMatchObject(UNREADABLE);
       }),
       { numRuns: 20 },
     );
@@ -63,26 +71,52 @@ describe("a key under its node's DEK", () => {
   }) => {
     const dek = new Uint8Array(32).fill(1);
     const nonce = new Uint8Array(12).fill(2);
-    const ciphertext = await encryptKey(dek, PLACE, nonce, new Uint8Array(33).fill(3));
+    const ciphertext = await encryptKey(dek, LABEL, nonce, new Uint8Array(33).fill(3));
     for (let bit = 0; bit < ciphertext.length * 8; bit += 1) {
       const broken = { nonce, ciphertext: altered(ciphertext, bit) };
-      await expect(decryptKey(dek, PLACE, broken)).rejects.toMatchObject(UNREADABLE);
+      await expect(decryptKey(dek, LABEL, broken)).rejects.toMatchObject(UNREADABLE);
     }
     for (let bit = 0; bit < 96; bit += 1) {
       const broken = { nonce: altered(nonce, bit), ciphertext };
-      await expect(decryptKey(dek, PLACE, broken)).rejects.toMatchObject(UNREADABLE);
+      await expect(decryptKey(dek, LABEL, broken)).rejects.toMatchObject(UNREADABLE);
     }
     for (let length = 0; length < ciphertext.length; length += 1) {
       const broken = { nonce, ciphertext: ciphertext.subarray(0, length) };
-      await expect(decryptKey(dek, PLACE, broken)).rejects.toMatchObject(UNREADABLE);
+      await expect(decryptKey(dek, LABEL, broken)).rejects.toMatchObject(UNREADABLE);
     }
   });
 
-  it("is AES-256-GCM with node and name as associated data, as another implementation reads it", async ({ expect }) => {
+  it("does not open when anything that is said of it was altered", async ({ expect }) => {
+    const dek = new Uint8Array(32).fill(1);
+    const nonce = new Uint8Array(12).fill(2);
+    const ciphertext = await encryptKey(dek, LABEL, nonce, new Uint8Array(33).fill(3));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom("nodeId", "name", "type", "source", "publicKey"),
+        fc.string(),
+        async (field, text) => {
+          fc.pre(LABEL[field] !== text);
+          const altered = decryptKey(dek, { ...LABEL, [field]: text }, { nonce, ciphertext });
+          await expect(altered).rejects.toMatchObject(UNREADABLE);
+        },
+      ),
+    );
+  });
+
+  it("is AES-256-GCM with all that is said of it as associated data, as another implementation reads it", async ({
+    expect,
+  }) => {
     const [dek, nonce] = [new Uint8Array(32).fill(1), new Uint8Array(12).fill(2)];
-    const ciphertext = await encryptKey(dek, PLACE, nonce, new Uint8Array(4).fill(3));
-    expect(bytesToHex(ciphertext)).toBe("04d5ca4a30921eebc9d89a6d55aafbdb3c9a6c29");
-    expect(openGcm(dek, nonce, ciphertext, context("orrery-node-key-v1", NODE_ID, "node_key"))).toBe("03030303");
+    const ciphertext = await encryptKey(dek, LABEL, nonce, new Uint8Array(4).fill(3));
+    expect(bytesToHex(ciphertext)).toBe("04d5ca4acc5d0f077c6543e23122409cbbaa8406");
+    expect(
+      openGcm(
+        dek,
+        nonce,
+        ciphertext,
+        context("orrery-node-key-v2", NODE_ID, "node_key", "ed25519", "generated", PUBLIC_KEY),
+      ),
+    ).toBe("03030303");
   });
 });
 

@@ -5,7 +5,7 @@ import { backupText, parseBackup } from "../../../domain/keys/backup.ts";
 import { masterWrapping } from "../../../domain/keys/dek-wrapping.ts";
 import { decryptKey } from "../../../domain/keys/envelope.ts";
 import { encodeSecret } from "../../../domain/keys/file-encoding.ts";
-import { makeKeySet, type NodeKeySet, requireReadable, withDek } from "../../../domain/keys/key-set.ts";
+import { isComplete, makeKeySet, type NodeKeySet, requireReadable, withDek } from "../../../domain/keys/key-set.ts";
 import { KEY_ENCODINGS } from "../../../domain/keys/key-type.ts";
 import { makeKey, seedBytes } from "../../../domain/keys/make-key.ts";
 import { withSecret } from "../../../domain/keys/secret.ts";
@@ -21,9 +21,9 @@ const make = (random = countingRandom().random) => makeKeySet(NODE, DECLARED, wr
 function filesOf(set: NodeKeySet): Promise<string[]> {
   return withDek(set, wrapping, (dek) =>
     Promise.all(
-      set.keys.map(async ({ name, nonce, ciphertext }) => {
+      set.keys.map(async ({ nonce, ciphertext, ...facts }) => {
         const sealed = { nonce: hexToBytes(nonce), ciphertext: hexToBytes(ciphertext) };
-        return new TextDecoder().decode(await decryptKey(dek, { nodeId: set.nodeId, name }, sealed));
+        return new TextDecoder().decode(await decryptKey(dek, { nodeId: set.nodeId, ...facts }, sealed));
       }),
     ),
   );
@@ -104,6 +104,24 @@ describe("a node's keys", () => {
     const swapped = [{ ...second, name: first.name }, { ...first, name: second.name }, ...rest];
     await expect(requireReadable({ ...set, keys: swapped }, wrapping)).rejects.toMatchObject(UNREADABLE);
     await expect(requireReadable({ ...set, wrapping: "vault" }, wrapping)).rejects.toMatchObject(UNREADABLE);
+  });
+
+  it("are unreadable with another public key or type beside them, and another node's do not complete them", async ({
+    expect,
+  }) => {
+    const set = await make();
+    const other = await makeKeySet({ ...NODE, nodeId: OTHER_NODE }, DECLARED, wrapping, countingRandom().random);
+    const [first, ...rest] = set.keys;
+    if (first === undefined) throw new Error("no keys");
+    for (const part of [{ publicKey: "00".repeat(32) }, { publicKey: null }, { type: "random" as const }]) {
+      const keys = [{ ...first, ...part }, ...rest];
+      await expect(requireReadable({ ...set, keys }, wrapping)).rejects.toMatchObject(UNREADABLE);
+    }
+    expect(isComplete(set, DECLARED)).toBe(true);
+    expect(isComplete({ ...set, keys: rest }, DECLARED)).toBe(false);
+    expect(isComplete({ ...set, keys: [{ ...first, type: "random" }, ...rest] }, DECLARED)).toBe(false);
+    const mixed = { ...set, keys: [...rest, ...other.keys.slice(0, 1)] };
+    await expect(requireReadable(mixed, wrapping)).rejects.toMatchObject(UNREADABLE);
   });
 });
 

@@ -82,9 +82,7 @@ describe("INJECT_KEYS", () => {
     expect(filesOf(to.dataDir.path)).toHaveLength(1);
   });
 
-  it("writes none of them when one is cut off, altered, another node's, or under another's name", async ({
-    expect,
-  }) => {
+  it("writes none of them when one is cut off, altered, another node's, or said to be another", async ({ expect }) => {
     const keys = [
       { name: "first", text: "one" },
       { name: "second", text: "two" },
@@ -99,6 +97,10 @@ describe("INJECT_KEYS", () => {
       second({ nonce: new Uint8Array(12) }),
       second({ nonce: NONE }),
       second({ name: "first" }),
+      second({ keyType: "secp256k1" }),
+      second({ source: "user" }),
+      second({ publicKey: new Uint8Array(32) }),
+      second({ publicKey: NONE }),
       (payload: InjectKeysPayload) => {
         payload.sealedDek = payload.sealedDek.subarray(0, 91);
       },

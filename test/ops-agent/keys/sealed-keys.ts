@@ -24,12 +24,17 @@ export async function sealedKeys(
   const dek = random(32);
   const encrypted = keys.map(async ({ name, text, path = `keys/${name}`, owner = "", mode = 0o600 }) => {
     const nonce = random(12);
-    const place = { nodeId: recipient.nodeId, name };
-    const ciphertext = await encryptKey(dek, place, nonce, new TextEncoder().encode(text));
-    return { name, keyType: "random", nonce, ciphertext, path, owner, mode };
+    const facts = { type: "ed25519", source: "generated", publicKey: "ab".repeat(32) };
+    const ciphertext = await encryptKey(dek, { nodeId: recipient.nodeId, name, ...facts }, nonce, content(text));
+    const said = { keyType: facts.type, source: facts.source, publicKey: new Uint8Array(32).fill(0xab) };
+    return { name, ...said, nonce, ciphertext, path, owner, mode };
   });
   return create(InjectKeysPayloadSchema, {
     sealedDek: await sealDek(dek, recipient, sealingKey, { ephemeralSecret: random(32), nonce: random(12) }),
     keys: await Promise.all(encrypted),
   });
+}
+
+function content(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
 }

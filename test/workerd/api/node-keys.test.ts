@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { base64Decode } from "@bufbuild/protobuf/wire";
-import { eq } from "drizzle-orm";
+import { and, eq } from "drizzle-orm";
 import { uuidv7 } from "uuidv7";
 import { beforeAll, describe, it } from "vitest";
 import { z } from "zod";
@@ -69,6 +69,8 @@ async function loseRows(id: string): Promise<void> {
   await database((db) => db.delete(nodeDeks).where(eq(nodeDeks.nodeId, id)));
 }
 
+const isNodeKey = (id: string) => and(eq(nodeKeys.nodeId, id), eq(nodeKeys.name, "node_key"));
+
 async function acts(id: string): Promise<string[]> {
   const rows = await database((db) =>
     db
@@ -126,6 +128,42 @@ describe("a node's keys", () => {
     expect(await acts(id)).toEqual(["node_keys.restore", "node_keys.restore"]);
   });
 
+  it("are shown only as they were made: not with another public key, and not with one that is another node's", async ({
+    expect,
+  }) => {
+    const { id } = await nodeWithKeys();
+    const path = keysPath(id);
+    const refused = { status: 500, json: { code: "key_unreadable" } };
+    const [kept] = await database((db) => db.select().from(nodeKeys).where(isNodeKey(id)));
+    if (kept === undefined) throw new Error("no key");
+    for (const forged of [{ publicKey: "ab".repeat(32) }, { publicKey: null }, { type: "random" }]) {
+      await database((db) => db.update(nodeKeys).set(forged).where(isNodeKey(id)));
+      expect(await call("GET", path, { key: admin })).toMatchObject(refused);
+      await database((db) => db.update(nodeKeys).set(kept).where(isNodeKey(id)));
+    }
+    const other = await nodeWithKeys();
+    const [foreign] = await database((db) => db.select().from(nodeKeys).where(isNodeKey(other.id)));
+    await database((db) =>
+      db
+        .update(nodeKeys)
+        .set({ ...foreign, nodeId: id })
+        .where(isNodeKey(id)),
+    );
+    expect(await call("GET", path, { key: admin })).toMatchObject(refused);
+    await database((db) => db.update(nodeKeys).set(kept).where(isNodeKey(id)));
+    expect(await call("GET", path, { key: admin })).toMatchObject({ status: 200 });
+  });
+
+  it("are not restored from a backup that lacks one of them", async ({ expect }) => {
+    const { id, set } = await nodeWithKeys();
+    await loseRows(id);
+    await env.NODE_KEYS.put(`dev/${id}.json`, backupText({ ...set, keys: set.keys.slice(1) }));
+    expect(await call("POST", restorePath(id), { key: admin })).toMatchObject({ json: { code: "key_unreadable" } });
+    await expect(ensureKeys(deps(), id, declared)).rejects.toMatchObject({ code: "key_unreadable" });
+    expect((await database((db) => findNodeKeys(db, id))).set).toBeNull();
+    expect(await acts(id)).toEqual([]);
+  });
+
   it("are not restored over others, from nothing, or after their end", async ({ expect }) => {
     const { id, set } = await nodeWithKeys();
     await env.NODE_KEYS.delete(`dev/${id}.json`);
@@ -163,9 +201,9 @@ describe("a node's keys", () => {
     ]);
     const recipient = { nodeId: id, installationId: identity.installationId };
     const dek = await openDek(base64Decode(stored.sealedDek), recipient, identity.sealingSecret);
-    for (const { name, nonce, ciphertext } of stored.keys) {
+    for (const { name, keyType: type, source, publicKey, nonce, ciphertext } of stored.keys) {
       const sealed = { nonce: base64Decode(nonce), ciphertext: base64Decode(ciphertext) };
-      const content = await decryptKey(dek, { nodeId: id, name }, sealed);
+      const content = await decryptKey(dek, { nodeId: id, name, type, source, publicKey }, sealed);
       expect(new TextDecoder().decode(content)).toMatch(/^[0-9a-f]{64}$/);
       expect(sent.text).not.toContain(ciphertext);
     }
@@ -188,6 +226,9 @@ const payloadSchema = z.object({
   keys: z.array(
     z.object({
       name: z.string(),
+      keyType: z.string(),
+      source: z.string(),
+      publicKey: z.string().nullable(),
       path: z.string(),
       mode: z.int(),
       owner: z.string().nullable(),

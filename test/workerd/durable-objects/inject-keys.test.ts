@@ -13,7 +13,8 @@ beforeEach(() => {
 /** The same two keys, sealed anew at each call. */
 function keys(sealing: number, part: Partial<InjectedKey> = {}): CommandPayload {
   const random = (length: number) => btoa(String.fromCharCode(...new Uint8Array(length).fill(sealing)));
-  const key = { keyType: "ed25519", nonce: random(12), ciphertext: random(48), owner: null, mode: 0o600 };
+  const facts = { keyType: "ed25519", source: "generated", publicKey: "ab".repeat(32) };
+  const key = { ...facts, nonce: random(12), ciphertext: random(48), owner: null, mode: 0o600 };
   return {
     type: "INJECT_KEYS",
     sealedDek: random(92),
@@ -42,7 +43,14 @@ describe("a command that brings keys", () => {
         value: {
           sealedDek: new Uint8Array(92).fill(7),
           keys: [
-            { name: "validator", keyType: "ed25519", nonce: new Uint8Array(12).fill(7), owner: "", mode: 0o600 },
+            {
+              name: "validator",
+              keyType: "ed25519",
+              publicKey: new Uint8Array(32).fill(0xab),
+              nonce: new Uint8Array(12).fill(7),
+              owner: "",
+              mode: 0o600,
+            },
             { name: "jwt", ciphertext: new Uint8Array(48).fill(7), path: "keys/jwt", owner: "chain", mode: 0o640 },
           ],
         },

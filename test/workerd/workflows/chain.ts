@@ -7,7 +7,7 @@ export const NODE_KEY =
   "[{ name: node_key, type: secret, source: generated, key_type: secp256k1, phase: pre_provision, file: { path: keys/node-key } }]";
 
 /** The least chain that is one. `inputs` goes under provisioning_inputs. */
-function tinyChain(inputs: string): Record<string, string> {
+export function tinyChain(inputs: string): Record<string, string> {
   return {
     "profile.yaml": `
 schema_version: "1.0"

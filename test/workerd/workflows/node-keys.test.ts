@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, it, vi } from "vitest";
 import { findNodeKeys } from "../../../db/node-keys.ts";
 import { nodeDeks, nodeKeys } from "../../../db/schema.ts";
 import { backupText, parseBackup } from "../../../domain/keys/backup.ts";
+import { declaredKeys } from "../../../domain/keys/declared.ts";
 import { openDek } from "../../../domain/keys/dek-sealing.ts";
 import { decryptKey } from "../../../domain/keys/envelope.ts";
 import { COMMAND_TYPES } from "../../../domain/node/command.ts";
@@ -18,6 +19,7 @@ import { deleteKeys, restoreKeys } from "../../../workers/node-keys/keep.ts";
 import { generateNodeKeys, sendInjectKeys } from "../../../workers/workflows/activities/keys.ts";
 import { type SagaDeps, sagaDeps } from "../../../workers/workflows/deps.ts";
 import type { TestAgent } from "../durable-objects/test-agent.ts";
+import { NODE_KEY, tinyChain } from "./chain.ts";
 import { Fleet, query, stubOf } from "./fleet.ts";
 
 let fleet: Fleet;
@@ -29,7 +31,8 @@ afterAll(() => fleet[Symbol.asyncDispose]());
 const sagaOf = (nodeId: string) =>
   ({ id: sagaId("provision-node", nodeId), workflow: "provision-node", nodeId }) as const;
 const generate = (nodeId: string, deps: SagaDeps = sagaDeps(env)) => generateNodeKeys(deps, sagaOf(nodeId));
-const restore = (nodeId: string) => restoreKeys(sagaDeps(env), nodeId, async () => undefined);
+const declared = declaredKeys("tiny", "full", tinyChain(NODE_KEY));
+const restore = (nodeId: string) => restoreKeys(sagaDeps(env), nodeId, declared, async () => undefined);
 const stored = (nodeId: string) => query((db) => findNodeKeys(db, nodeId));
 const backupKey = (nodeId: string) => `dev/${nodeId}.json`;
 const backup = async (nodeId: string) => (await env.NODE_KEYS.get(backupKey(nodeId)))?.text() ?? null;
@@ -59,7 +62,8 @@ async function filesOf(agent: TestAgent, { payload }: Command): Promise<Record<s
   const recipient = { nodeId, installationId: identity.installationId };
   const dek = await openDek(payload.value.sealedDek, recipient, identity.sealingSecret);
   const files = payload.value.keys.map(async (key) => {
-    const content = await decryptKey(dek, { nodeId, name: key.name }, key);
+    const { name, keyType: type, source, publicKey } = key;
+    const content = await decryptKey(dek, { nodeId, name, type, source, publicKey: bytesToHex(publicKey) }, key);
     return [key.path, new TextDecoder().decode(content)] as const;
   });
   return Object.fromEntries(await Promise.all(files));
@@ -178,7 +182,9 @@ describe("a node's keys", { timeout: 60_000 }, () => {
     expect(await backup(nodeId)).toBe(kept);
   });
 
-  it("cannot be restored where there is no backup, or it is cut off", async ({ expect }) => {
+  it("cannot be restored where there is no backup, or it is cut off, lacks a key, or says another public key", async ({
+    expect,
+  }) => {
     const nodeId = await fleet.orderNode();
     await expect(restore(nodeId)).rejects.toMatchObject({ code: "key_backup_missing" });
     await generate(nodeId);
@@ -186,7 +192,8 @@ describe("a node's keys", { timeout: 60_000 }, () => {
     await loseRows(nodeId);
     const { keys, ...set } = parseBackup(nodeId, text);
     const cut = keys.map((key) => ({ ...key, ciphertext: key.ciphertext.slice(0, -2) }));
-    for (const bad of [text.slice(0, -1), backupText({ ...set, keys: cut })]) {
+    const others = keys.map((key) => ({ ...key, publicKey: "ab".repeat(33) }));
+    for (const bad of [text.slice(0, -1), ...[cut, others, []].map((each) => backupText({ ...set, keys: each }))]) {
       await env.NODE_KEYS.put(backupKey(nodeId), bad);
       await expect(restore(nodeId)).rejects.toMatchObject({ code: "key_unreadable" });
       await expect(generate(nodeId)).rejects.toMatchObject({ code: "key_unreadable" });

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import type { listNodeKeys } from "../../../db/node-keys.ts";
-import { instant, maybeInstant, toInstant, toMaybeInstant } from "../fields.ts";
+import type { StoredKey } from "../../../domain/keys/key-set.ts";
+import { instant, maybeInstant, msToInstant, toMaybeInstant } from "../fields.ts";
 
 /** What is told of a node's key: never its bytes, and not as they are stored either. */
 export const nodeKeySchema = z
@@ -14,16 +14,18 @@ export const nodeKeySchema = z
   })
   .openapi("NodeKey");
 
-type KeyListing = Awaited<ReturnType<typeof listNodeKeys>>[number];
-
-export function toNodeKey(key: KeyListing): z.output<typeof nodeKeySchema> {
-  const { name, type, source, publicKey, createdAt, backedUpAt } = key;
+/** @param createdAt of the node's keys together, milliseconds */
+export function toNodeKey(
+  { name, type, source, publicKey }: StoredKey,
+  createdAt: number,
+  backedUpAt: Date | null,
+): z.output<typeof nodeKeySchema> {
   return {
     name,
     type,
     source,
     public_key: publicKey,
-    created_at: toInstant(createdAt),
+    created_at: msToInstant(createdAt),
     backed_up_at: toMaybeInstant(backedUpAt),
   };
 }

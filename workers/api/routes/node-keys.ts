@@ -2,11 +2,13 @@ import { z } from "@hono/zod-openapi";
 import { uuidv7 } from "uuidv7";
 import { insertAudit } from "../../../db/audit.ts";
 import { type Transaction, withDatabase } from "../../../db/client.ts";
-import { findNodeKeys, listNodeKeys } from "../../../db/node-keys.ts";
+import { findNodeKeys } from "../../../db/node-keys.ts";
 import { type NodeRow, requireNode } from "../../../db/nodes.ts";
 import { DEFAULTS } from "../../../domain/defaults.ts";
 import { OrreryError } from "../../../domain/errors.ts";
 import { declaredKeys } from "../../../domain/keys/declared.ts";
+import { masterWrapping } from "../../../domain/keys/dek-wrapping.ts";
+import { requireReadable } from "../../../domain/keys/key-set.ts";
 import type { CommandPayload } from "../../../domain/node/command.ts";
 import { readChainFiles } from "../../chain-files.ts";
 import { keyDeps } from "../../node-keys/deps.ts";
@@ -25,7 +27,7 @@ const params = z.strictObject({ id: uuid });
 const nothing = jsonRequest(z.strictObject({}), false);
 
 const list = defineRoute(
-  { scope: "nodes:read", errors: ["node_not_found"] },
+  { scope: "nodes:read", errors: ["node_not_found", "key_unreadable"] },
   {
     method: "get",
     path: "/api/v1/nodes/{id}/keys",
@@ -83,13 +85,15 @@ export const nodeKeyRoutes = newRouter()
   .openapi(restore, async (c) => {
     const config = c.get("config");
     const { id } = c.req.valid("param");
-    await withDatabase(config, (db) =>
-      once(c, db, done, async (tx) => {
+    const node = await withDatabase(config, async (db) => {
+      await once(c, db, done, async (tx) => {
         await requireNode(tx, viewerOf(c), id);
         return { status: 200, body: {} };
-      }),
-    );
-    await restoreKeys(keyDeps(c.env, config), id, (tx) => audit(tx, c, "node_keys.restore", id));
+      });
+      return requireNode(db, viewerOf(c), id);
+    });
+    const declared = await keysDeclaredFor(c, node);
+    await restoreKeys(keyDeps(c.env, config), id, declared, (tx) => audit(tx, c, "node_keys.restore", id));
     return c.json(await keysOf(c, id), 200);
   })
   .openapi(inject, async (c) => {
@@ -117,12 +121,16 @@ export const nodeKeyRoutes = newRouter()
     return c.json(toCommand(view), 202);
   });
 
+/** What is shown of keys has been opened first: whoever can write to Postgres cannot show another public key. */
 async function keysOf(c: ApiContext, nodeId: string) {
-  const keys = await withDatabase(c.get("config"), async (db) => {
+  const config = c.get("config");
+  const { set, backedUpAt } = await withDatabase(config, async (db) => {
     await requireNode(db, viewerOf(c), nodeId);
-    return listNodeKeys(db, nodeId);
+    return findNodeKeys(db, nodeId);
   });
-  return { items: keys.map(toNodeKey), next_cursor: null };
+  if (set === null) return { items: [], next_cursor: null };
+  await requireReadable(set, masterWrapping(config.MASTER_SECRET));
+  return { items: set.keys.map((key) => toNodeKey(key, set.createdAt, backedUpAt)), next_cursor: null };
 }
 
 async function sealedKeys(c: ApiContext, nodeId: string): Promise<CommandPayload> {

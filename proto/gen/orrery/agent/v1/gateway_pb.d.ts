@@ -1136,7 +1136,7 @@ export declare type EncryptedKey = Message<"orrery.agent.v1.EncryptedKey"> & {
   nonce: Uint8Array;
 
   /**
-   * With its 16-byte tag; node and name are the associated data.
+   * With its 16-byte tag; node, name, key_type, source and public_key are the associated data.
    *
    * @generated from field: bytes ciphertext = 4;
    */
@@ -1162,6 +1162,20 @@ export declare type EncryptedKey = Message<"orrery.agent.v1.EncryptedKey"> & {
    * @generated from field: uint32 mode = 7;
    */
   mode: number;
+
+  /**
+   * Who made it, for example `generated`.
+   *
+   * @generated from field: string source = 8;
+   */
+  source: string;
+
+  /**
+   * Empty where the type has none.
+   *
+   * @generated from field: bytes public_key = 9;
+   */
+  publicKey: Uint8Array;
 };
 
 /**
