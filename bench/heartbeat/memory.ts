@@ -23,13 +23,15 @@ export interface MemoryPerNode {
 export interface MemoryPlan {
   readonly batches: number;
   readonly nodesPerBatch: number;
-  /** Longer than an idle object stays in memory. */
+  /** A batch connects evenly over this long: objects that are in memory all at once are not idle ones. */
+  readonly spreadMs: number;
+  /** Longer than an idle object stays in memory, and than it takes to its next alarm. */
   readonly settleMs: number;
 }
 
 export interface MemoryFigures {
   readonly bare: MemoryPerNode;
-  /** A bare object that an alarm has woken once, as it wakes ours every two minutes. */
+  /** A bare object that an alarm wakes as often as ours. */
   readonly woken: MemoryPerNode;
   readonly ours: MemoryPerNode;
 }
@@ -62,6 +64,9 @@ export async function measureMemory(plan: MemoryPlan, options: MeasureOptions): 
   }
 }
 
+/** Connections that are made at once. */
+const GROUP = 10;
+
 function bareLines(nodes: number, { url }: BenchWorker, path: string): Promise<readonly Line[]> {
   return connectAll(nodes, () => socketLine(`${url.replace("http", "ws")}${path}/${uuidv7()}`));
 }
@@ -79,7 +84,10 @@ async function weigh(
   const lines: Line[] = [];
   const stopBeating = keepBeating(lines, DEFAULTS.heartbeat.beatMs);
   for (let batch = 1; batch <= plan.batches; batch += 1) {
-    lines.push(...(await connect(plan.nodesPerBatch)));
+    for (let connected = 0; connected < plan.nodesPerBatch; connected += GROUP) {
+      lines.push(...(await connect(GROUP)));
+      await delay((plan.spreadMs * GROUP) / plan.nodesPerBatch);
+    }
     await delay(plan.settleMs);
     points.push({ nodes: lines.length, ...memoryOf(worker.runtimes.objects) });
   }

@@ -84,7 +84,7 @@ function idleTable({ idle }: HeartbeatFigures): string {
 function memoryTable({ memory }: HeartbeatFigures): string {
   const rows = [
     { name: "bare object", of: memory.bare },
-    { name: "bare object, woken once by an alarm", of: memory.woken },
+    { name: "bare object, woken by an alarm as often as ours", of: memory.woken },
     { name: "ours", of: memory.ours },
   ];
   return table(

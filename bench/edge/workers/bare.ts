@@ -2,7 +2,8 @@ interface BareEnv {
   readonly BARE: DurableObjectNamespace;
 }
 
-const WAKE_MS = 15_000;
+/** As often as a node of ours is woken: its deadline is 120 s after its last beat, and beats are 10 s apart. */
+const WAKE_MS = 115_000;
 
 /** Hibernates with one socket and has `ping` answered by the runtime: the least that a heartbeat can cost. */
 export class BareObject implements DurableObject {
@@ -13,7 +14,7 @@ export class BareObject implements DurableObject {
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
   }
 
-  /** At `/woken/...` an alarm wakes the object once, when it hibernates; what that leaves behind is the runtime's own. */
+  /** At `/woken/...` an alarm wakes the object as ours are woken; what that leaves behind is the runtime's own. */
   async fetch(request: Request): Promise<Response> {
     const { 0: client, 1: server } = new WebSocketPair();
     this.#ctx.acceptWebSocket(server);
@@ -21,7 +22,9 @@ export class BareObject implements DurableObject {
     return new Response(null, { status: 101, webSocket: client });
   }
 
-  alarm(): void {}
+  async alarm(): Promise<void> {
+    await this.#ctx.storage.setAlarm(Date.now() + WAKE_MS);
+  }
 }
 
 export default {
