@@ -82,8 +82,15 @@ export class Trust {
 
   /** The control plane says that it does not know our keys. */
   forgetEnrolment(): void {
-    rmSync(this.#enrolmentFile, { force: true });
     this.#enrolment = null;
+    try {
+      rmSync(this.#enrolmentFile, { force: true });
+    } catch (error) {
+      this.#log.error(
+        { err: error, file: this.#enrolmentFile },
+        "cannot be removed; it is ignored until the agent ends",
+      );
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -58,6 +58,22 @@ describe("an enrolment", () => {
     host.start();
     await peer.session();
     expect(enrolled()).toEqual([first]);
+  });
+
+  it("and the sessions after it need no disk that takes anything, once there are keys", async () => {
+    for (const file of ["session-epoch.json", "enrolment.json", "control-keys.json"]) {
+      mkdirSync(join(host.stateDir, `${file}.new`), { recursive: true });
+    }
+    host.start();
+    await peer.session();
+    for (const session of [1, 2]) {
+      peer.cut();
+      await peer.session(session);
+    }
+    expect(peer.all("hello").map(({ sessionEpoch }) => sessionEpoch)).toEqual([1n, 2n, 3n]);
+    expect(peer.enrolments).toBe(1);
+    expect(existsSync(join(host.stateDir, "session-epoch.json"))).toBe(false);
+    expect(host.output).toContain("it is remembered until the agent ends");
   });
 
   it("of a wrong token goes on being asked for: who refuses it may be anybody", async () => {
