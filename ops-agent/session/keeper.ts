@@ -105,8 +105,8 @@ export class SessionKeeper {
   /** Makes the installation's keys known unless they are; why that failed, or null. */
   async #enrol(way: Way): Promise<SessionEnd | null> {
     const { identity, trust, nodeId, generation, log } = this.#options;
-    if (trust.isEnrolled(nodeId, generation)) return null;
     const { installationId, signingKey, sealingKey } = identity;
+    if (trust.isEnrolled({ nodeId, generation, installationId })) return null;
     const nodeToken = this.#options.nodeToken();
     const request = enrolmentRequest(nodeToken, { nodeId, generation, installationId, signingKey, sealingKey });
     try {
@@ -114,7 +114,7 @@ export class SessionKeeper {
       if (result.case === "refused") return this.#log({ kind: "goodbye", welcomed: false, goodbye: result.value }, way);
       // Keys that are pinned already come from whoever set the host up, and are not replaced on the token's word alone.
       if (trust.controlKeys().length === 0) trust.believe(result.value.controlKeys);
-      trust.rememberEnrolment(nodeId, generation);
+      trust.rememberEnrolment({ nodeId, generation, installationId });
       log.info({ way: way.name, installation_id: installationId }, "enrolled");
       return null;
     } catch (error) {

@@ -16,12 +16,30 @@ export function writeDurably(path: string, text: string, mode = 0o600): void {
   syncDirectory(dirname(path));
 }
 
-/** Replaces a file whose text may be lost without harm: a disk that is full must not keep the agent from its work. */
-export function writeIfPossible(path: string, text: string, log: Logger): void {
-  try {
-    writeDurably(path, text);
-  } catch (error) {
-    log.error({ err: error, file: path }, "cannot be written; it is remembered until the agent ends");
+/**
+ * A file whose text may be lost without harm: a disk that is full must not keep the agent from its work. That it cannot be
+ * written is said once, until it can be again.
+ */
+export class ForgivenFile {
+  readonly path: string;
+  readonly #log: Logger;
+  #isFailing = false;
+
+  constructor(path: string, log: Logger) {
+    this.path = path;
+    this.#log = log;
+  }
+
+  /** Replaces the text, durably where the disk takes it. */
+  write(text: string): void {
+    try {
+      writeDurably(this.path, text);
+      this.#isFailing = false;
+    } catch (error) {
+      if (this.#isFailing) return;
+      this.#isFailing = true;
+      this.#log.error({ err: error, file: this.path }, "cannot be written; it is remembered until the agent ends");
+    }
   }
 }
 

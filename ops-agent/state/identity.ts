@@ -5,7 +5,7 @@ import { OrreryError } from "../../domain/errors.ts";
 import { exchangePublicKey } from "../../domain/identity/handshake.ts";
 import { sign, signingPublicKey } from "../../domain/identity/signature.ts";
 import type { Logger } from "../log.ts";
-import { writeDurably, writeIfPossible } from "./durable.ts";
+import { ForgivenFile, writeDurably } from "./durable.ts";
 
 const secretKey = z.string().regex(/^[0-9a-f]{64}$/, "must be 64 hex digits");
 const installationSchema = z.strictObject({
@@ -44,8 +44,7 @@ export class AgentIdentity {
   readonly sealingKey: Uint8Array;
   readonly #signingSecret: Uint8Array;
   readonly #sealingSecret: Uint8Array;
-  readonly #epochFile: string;
-  readonly #log: Logger;
+  readonly #epochFile: ForgivenFile;
   #epoch: number;
 
   /**
@@ -53,15 +52,14 @@ export class AgentIdentity {
    * @throws configuration_invalid when what is stored cannot be read, or is of a later generation than the settings'
    */
   constructor(stateDir: string, make: NewInstallation, log: Logger) {
-    this.#log = log;
     const stored = installationOf(join(stateDir, "installation.json"), make);
     this.installationId = stored.installation_id;
     this.#signingSecret = Buffer.from(stored.signing_key, "hex");
     this.#sealingSecret = Buffer.from(stored.sealing_key, "hex");
     this.signingKey = signingPublicKey(this.#signingSecret);
     this.sealingKey = exchangePublicKey(this.#sealingSecret);
-    this.#epochFile = join(stateDir, "session-epoch.json");
-    this.#epoch = epochOf(this.#epochFile, stored.installation_id);
+    this.#epochFile = new ForgivenFile(join(stateDir, "session-epoch.json"), log);
+    this.#epoch = epochOf(this.#epochFile.path, stored.installation_id);
   }
 
   sign(message: Uint8Array): Uint8Array {
@@ -91,7 +89,7 @@ export class AgentIdentity {
 
   #keepEpoch(epoch: number): void {
     const file: z.input<typeof epochSchema> = { installation_id: this.installationId, epoch };
-    writeIfPossible(this.#epochFile, `${JSON.stringify(file)}\n`, this.#log);
+    this.#epochFile.write(`${JSON.stringify(file)}\n`);
     this.#epoch = epoch;
   }
 }

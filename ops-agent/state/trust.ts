@@ -5,7 +5,7 @@ import { z } from "zod";
 import { OrreryError } from "../../domain/errors.ts";
 import type { ControlKey } from "../../domain/identity/control-key.ts";
 import type { Logger } from "../log.ts";
-import { writeIfPossible } from "./durable.ts";
+import { ForgivenFile } from "./durable.ts";
 
 /** A control key as agent.yaml and the state directory write it. */
 export const controlKeySchema = z.strictObject({
@@ -20,7 +20,15 @@ const trustSchema = z.strictObject({
   pinned: z.array(controlKeySchema),
   trusted: z.array(controlKeySchema),
 });
-const enrolmentSchema = z.strictObject({ node_id: z.string(), generation: z.int() });
+/** Of one installation: where its keys are lost and others made, those are not known to the control plane. */
+const enrolmentSchema = z.strictObject({ node_id: z.string(), generation: z.int(), installation_id: z.string() });
+
+/** As whom an agent is known. */
+export interface Enrolment {
+  readonly nodeId: string;
+  readonly generation: number;
+  readonly installationId: string;
+}
 
 const KEYS_MAX = 8;
 
@@ -29,8 +37,8 @@ const KEYS_MAX = 8;
  * where the disk did not take them: enrolling again does no harm, and a session tells of the keys.
  */
 export class Trust {
-  readonly #trustFile: string;
-  readonly #enrolmentFile: string;
+  readonly #trustFile: ForgivenFile;
+  readonly #enrolmentFile: ForgivenFile;
   readonly #pinned: readonly WrittenKey[];
   readonly #log: Logger;
   #trusted: readonly WrittenKey[];
@@ -42,12 +50,12 @@ export class Trust {
    */
   constructor(stateDir: string, pinned: readonly WrittenKey[], log: Logger) {
     this.#log = log;
-    this.#trustFile = join(stateDir, "control-keys.json");
-    this.#enrolmentFile = join(stateDir, "enrolment.json");
+    this.#trustFile = new ForgivenFile(join(stateDir, "control-keys.json"), log);
+    this.#enrolmentFile = new ForgivenFile(join(stateDir, "enrolment.json"), log);
     this.#pinned = pinned;
-    const stored = read(this.#trustFile, trustSchema);
+    const stored = read(this.#trustFile.path, trustSchema);
     this.#trusted = stored !== null && isDeepStrictEqual(stored.pinned, pinned) ? stored.trusted : pinned;
-    this.#enrolment = read(this.#enrolmentFile, enrolmentSchema);
+    this.#enrolment = read(this.#enrolmentFile.path, enrolmentSchema);
   }
 
   controlKeys(): readonly ControlKey[] {
@@ -66,17 +74,18 @@ export class Trust {
     const usable = z.array(controlKeySchema).min(1).max(KEYS_MAX).safeParse(written);
     if (!usable.success || isDeepStrictEqual(usable.data, this.#trusted)) return;
     const file: z.input<typeof trustSchema> = { pinned: [...this.#pinned], trusted: usable.data };
-    writeIfPossible(this.#trustFile, `${JSON.stringify(file, null, 2)}\n`, this.#log);
+    this.#trustFile.write(`${JSON.stringify(file, null, 2)}\n`);
     this.#trusted = usable.data;
   }
 
-  isEnrolled(nodeId: string, generation: number): boolean {
-    return this.#enrolment?.node_id === nodeId && this.#enrolment.generation === generation;
+  isEnrolled({ nodeId, generation, installationId }: Enrolment): boolean {
+    const enrolment = { node_id: nodeId, generation, installation_id: installationId };
+    return isDeepStrictEqual(this.#enrolment, enrolment);
   }
 
-  rememberEnrolment(nodeId: string, generation: number): void {
-    const enrolment = { node_id: nodeId, generation };
-    writeIfPossible(this.#enrolmentFile, `${JSON.stringify(enrolment)}\n`, this.#log);
+  rememberEnrolment({ nodeId, generation, installationId }: Enrolment): void {
+    const enrolment = { node_id: nodeId, generation, installation_id: installationId };
+    this.#enrolmentFile.write(`${JSON.stringify(enrolment)}\n`);
     this.#enrolment = enrolment;
   }
 
@@ -84,12 +93,10 @@ export class Trust {
   forgetEnrolment(): void {
     this.#enrolment = null;
     try {
-      rmSync(this.#enrolmentFile, { force: true });
+      rmSync(this.#enrolmentFile.path, { force: true });
     } catch (error) {
-      this.#log.error(
-        { err: error, file: this.#enrolmentFile },
-        "cannot be removed; it is ignored until the agent ends",
-      );
+      const file = this.#enrolmentFile.path;
+      this.#log.error({ err: error, file }, "cannot be removed; it is ignored until the agent ends");
     }
   }
 }

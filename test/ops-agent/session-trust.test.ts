@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { controlSigners } from "../../domain/identity/control-key.ts";
+import { knockMessage } from "../../domain/identity/enrolment.ts";
+import { isSignature } from "../../domain/identity/signature.ts";
 import { CommandSchema, CommandType, FailureKind } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
 import { MASTER_SECRET, TestHost, TOKEN } from "./support/agent-process.ts";
 import { sendCommand } from "./support/commands.ts";
@@ -61,11 +63,16 @@ function saidOf(id: string): string[] {
 }
 
 describe("a session", () => {
-  it("shows a ticket at the door, and never the token", async () => {
+  it("shows a ticket and the installation's signature at the door, and never the token", async () => {
     await started();
-    const { authorization, "orrery-epoch": epoch, "orrery-generation": generation } = peer.headers[0] ?? {};
+    const { authorization, "orrery-signature": signature, ...headers } = peer.headers[0] ?? {};
     expect(authorization).toMatch(/^Ticket [0-9a-f]{64}$/);
-    expect([generation, epoch]).toEqual(["1", "1"]);
+    expect([headers["orrery-generation"], headers["orrery-epoch"]]).toEqual(["1", "1"]);
+    const [enrolled] = [...peer.state.enrolled.values()];
+    if (enrolled === undefined || typeof signature !== "string") throw new Error("nothing was enrolled or signed");
+    const { nodeId, generation, installationId, signingKey } = enrolled;
+    const knock = knockMessage({ nodeId, generation, installationId, sessionEpoch: 1 });
+    expect(isSignature(signingKey, knock, Buffer.from(signature, "hex"))).toBe(true);
     expect(JSON.stringify(peer.headers)).not.toContain(TOKEN);
   });
 

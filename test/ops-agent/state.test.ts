@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pino } from "pino";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { errorCodeOf } from "../../domain/errors.ts";
 import { createLog } from "../../ops-agent/log.ts";
@@ -10,6 +11,7 @@ import { testDirectory } from "./support/directory.ts";
 
 const ID = "11111111-2222-4333-8444-555555555555";
 const OTHER_ID = "22222222-2222-4333-8444-555555555555";
+const THIRD_ID = "33333333-2222-4333-8444-555555555555";
 const MAKE = { generation: 1, newId: () => ID, newKey: () => randomBytes(32) };
 const LOG = createLog("silent", {});
 
@@ -52,6 +54,23 @@ describe("the agent's identity", () => {
     expect(identity.raiseEpoch()).toBe(10);
   });
 
+  it("says once that the disk takes no epoch, and once more when it failed again", () => {
+    const directory = testDirectory();
+    const said: string[] = [];
+    const log = pino({ level: "error" }, { write: (line) => void said.push(line) });
+    const identity = new AgentIdentity(directory, MAKE, log);
+    for (const times of [1, 2]) {
+      mkdirSync(join(directory, "session-epoch.json.new"));
+      for (let attempt = 0; attempt < 5; attempt += 1) identity.raiseEpoch();
+      expect(said).toHaveLength(times);
+      expect(said.at(-1)).toContain("session-epoch.json");
+      rmdirSync(join(directory, "session-epoch.json.new"));
+      identity.raiseEpoch();
+      expect(open(directory).raiseEpoch()).toBe(times * 6 + 1);
+      writeFileSync(join(directory, "session-epoch.json"), JSON.stringify({ installation_id: ID, epoch: times * 6 }));
+    }
+  });
+
   it("is not guessed when what is stored cannot be read", () => {
     const directory = testDirectory();
     open(directory).raiseEpoch();
@@ -86,6 +105,36 @@ describe("the agent's identity", () => {
     expect(open(directory, { ...MAKE, generation: 2 }).raiseEpoch()).toBe(1);
   });
 
+  it("is whole after a crash at any moment of its change: the old or the new, each with its own epoch", () => {
+    const texts = { old: filesOf(1, 41), new: filesOf(2, 1) };
+    // A rename is what makes each file the new one; what was written of it before that lies beside.
+    const half = (text: string) => text.slice(0, text.length / 2);
+    const moments: Record<string, string>[] = [
+      texts.old,
+      { ...texts.old, "installation.json.new": half(texts.new["installation.json"]) },
+      { ...texts.old, "installation.json.new": texts.new["installation.json"] },
+      { ...texts.old, "installation.json": texts.new["installation.json"] },
+      {
+        ...texts.old,
+        "installation.json": texts.new["installation.json"],
+        "session-epoch.json.new": half(texts.new["session-epoch.json"]),
+      },
+      texts.new,
+    ];
+    for (const [moment, files] of moments.entries()) {
+      const directory = testDirectory();
+      for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
+      const isNew = moment >= 3;
+      const make = { ...MAKE, generation: 2, newId: () => THIRD_ID };
+      const identity = open(directory, make);
+      expect([moment, identity.installationId]).toEqual([moment, isNew ? OTHER_ID : THIRD_ID]);
+      expect([moment, identity.raiseEpoch()]).toEqual([moment, moment === 5 ? 2 : 1]);
+      expect(open(directory, make).installationId).toBe(identity.installationId);
+      const left = readdirSync(directory).map((name) => readFileSync(join(directory, name), "utf8"));
+      expect(left.join()).not.toContain(secretOf(1));
+    }
+  });
+
   it("does not go back to an earlier generation", () => {
     const directory = testDirectory();
     open(directory, { ...MAKE, generation: 3 });
@@ -93,6 +142,20 @@ describe("the agent's identity", () => {
     expect(open(directory, { ...MAKE, generation: 3 }).installationId).toBe(ID);
   });
 });
+
+function secretOf(generation: number): string {
+  return `${generation}`.repeat(64);
+}
+
+/** What an agent of this generation keeps. */
+function filesOf(generation: 1 | 2, epoch: number) {
+  const installation_id = generation === 1 ? ID : OTHER_ID;
+  const keys = { signing_key: secretOf(generation), sealing_key: secretOf(generation) };
+  return {
+    "installation.json": JSON.stringify({ generation, installation_id, ...keys }),
+    "session-epoch.json": JSON.stringify({ installation_id, epoch }),
+  };
+}
 
 function epochOnDisk(directory: string): unknown {
   return JSON.parse(readFileSync(join(directory, "session-epoch.json"), "utf8"));
