@@ -130,8 +130,9 @@ export function copyOfHolder(settings: AdmissionSettings): Refusal {
 
 /**
  * Which of the connections on their way have to go when there are more than `seats`. Half of the seats are for the
- * highest epochs, so that who repeats tickets that it has seen never crowds out the agent, whose epoch rises with each
- * attempt; the others are for the newest, so that who can make tickets of any epoch does not hold them all by sitting.
+ * highest epochs: who repeats tickets that it has seen never crowds out the agent, whose epoch rises with each attempt.
+ * The others are for the newest: a copy that signs for epochs far above, or old tickets above the epoch of an agent from
+ * an old backup, do not keep the agent out by sitting on every seat.
  */
 export function crowdedOut<T extends { readonly sessionEpoch: number; readonly acceptedAt: EpochMs }>(
   connections: readonly T[],

@@ -11,9 +11,6 @@ const sightingSchema = z.object({
 /** What the ticket was made for, as the Worker has verified it. */
 const ticket = { generation: z.number(), installationId: z.string(), sessionEpoch: z.number() };
 
-/** When the connection came, and whether its installation has signed for it. */
-const claim = { acceptedAt: z.number(), isSigned: z.boolean() };
-
 /** MAC keys of the two directions, in hex, and the control key that speaks in this session. */
 const keys = { agentKey: z.string(), controlKey: z.string(), keyId: z.string() };
 
@@ -22,11 +19,11 @@ const keys = { agentKey: z.string(), controlKey: z.string(), keyId: z.string() }
  * time, because an older version of this code may have written it.
  */
 const attachmentSchema = z.discriminatedUnion("phase", [
-  z.object({ phase: z.literal("greeting"), ...ticket, ...claim }),
+  z.object({ phase: z.literal("greeting"), ...ticket, acceptedAt: z.number() }),
   z.object({
     phase: z.literal("challenged"),
     ...ticket,
-    ...claim,
+    acceptedAt: z.number(),
     /** The Hello's bytes, base64. */
     hello: z.string(),
     keyId: z.string(),

@@ -32,16 +32,20 @@ export class NodeConnections {
   }
 
   /**
-   * Takes an upgrade request whose ticket the Worker has verified for what the Orrery-* headers say. Whom it is refused
-   * hears so after its Hello, because only an answer to that can be believed.
+   * Takes an upgrade request whose ticket the Worker has verified for what the Orrery-* headers say. Who is not the
+   * installation that has enrolled is refused at once, and nothing is kept of it. An agent that is refused hears so after
+   * its Hello, because only an answer to that can be believed.
    */
   accept(node: NodeRecord | null, request: Request): Response {
     if (request.headers.get("Upgrade")?.toLowerCase() !== "websocket") return refuseRequest(426, "invalid_request");
     const ticket = ticketOf(request.headers);
     if (node === null) return refuseRequest(404, "node_not_found");
     if (ticket === null) return refuseRequest(400, "invalid_request");
+    const { handshake } = this.#parts;
+    const signature = request.headers.get("Orrery-Signature") ?? "";
+    if (!handshake.admits(node, ticket, signature)) return refuseRequest(401, "proof_invalid");
     const { 0: client, 1: server } = new WebSocketPair();
-    this.#parts.handshake.greet(node, server, ticket, request.headers.get("Orrery-Signature") ?? "");
+    handshake.greet(server, ticket);
     return new Response(null, { status: 101, webSocket: client });
   }
 

@@ -2,7 +2,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { base64Decode, base64Encode } from "@bufbuild/protobuf/wire";
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import { DEFAULTS } from "../../domain/defaults.ts";
-import { knockMessage, type TicketSubject } from "../../domain/identity/enrolment.ts";
+import { knockMessage } from "../../domain/identity/enrolment.ts";
 import { exchangePublicKey, handshakeTranscript, proofMessage, sessionKeys } from "../../domain/identity/handshake.ts";
 import { isSignature } from "../../domain/identity/signature.ts";
 import {
@@ -45,7 +45,7 @@ interface Proof {
 }
 
 /** What the Worker has verified of a connection. */
-type KnockTicket = Omit<GreetingAttachment, "phase" | "acceptedAt" | "isSigned">;
+type KnockTicket = Omit<GreetingAttachment, "phase" | "acceptedAt">;
 
 type Underway = GreetingAttachment | ChallengedAttachment;
 
@@ -58,17 +58,22 @@ export class NodeHandshake {
   }
 
   /**
-   * Takes a connection in. When too many of its generation are on their way some have to go: those that the installation
-   * has signed for make room for each other alone, so that nobody else's tickets take their place.
+   * Whether a connection may be taken in: once an installation has enrolled, its own key has to sign for each of them, so
+   * that who has the node token alone takes no seat. Before that nobody can prove anything, and hears so after the Hello.
    */
-  greet(node: NodeRecord, socket: WebSocket, ticket: KnockTicket, signature: string): void {
+  admits(node: NodeRecord, ticket: KnockTicket, signature: string): boolean {
+    const { signingKey = null } = this.#parts.store.installation(ticket.generation) ?? {};
+    if (signingKey === null) return true;
+    const message = knockMessage({ nodeId: node.birth.nodeId, ...ticket });
+    return /^[0-9a-f]{128}$/.test(signature) && isSignature(hexToBytes(signingKey), message, hexToBytes(signature));
+  }
+
+  /** Takes a connection in. When too many of its generation are on their way some have to go. */
+  greet(socket: WebSocket, ticket: KnockTicket): void {
     const { generation } = ticket;
-    const isSigned = this.#isSigned({ nodeId: node.birth.nodeId, ...ticket }, signature);
     this.#parts.sockets.accept(socket, generation);
-    writeAttachment(socket, { phase: "greeting", ...ticket, acceptedAt: now(), isSigned });
-    const rivals = this.#underway().filter(({ attachment }) => {
-      return attachment.generation === generation && attachment.isSigned === isSigned;
-    });
+    writeAttachment(socket, { phase: "greeting", ...ticket, acceptedAt: now() });
+    const rivals = this.#underway().filter(({ attachment }) => attachment.generation === generation);
     const claims = rivals.map(({ socket, attachment }) => ({ socket, ...attachment }));
     for (const claim of crowdedOut(claims, DEFAULTS.agent.greetingConnections)) {
       this.#parts.sockets.close(claim.socket, "too many connections on their way");
@@ -168,12 +173,6 @@ export class NodeHandshake {
     const { generation, hello } = challenged;
     const newcomer = { ...agreed, generation, hello, opening: base64Encode(opening) };
     this.#parts.contention.begin(change, socket, newcomer, holder.socket);
-  }
-
-  #isSigned(subject: TicketSubject, signature: string): boolean {
-    const { signingKey = null } = this.#parts.store.installation(subject.generation) ?? {};
-    if (signingKey === null || !/^[0-9a-f]{128}$/.test(signature)) return false;
-    return isSignature(hexToBytes(signingKey), knockMessage(subject), hexToBytes(signature));
   }
 
   #underway(): readonly AgentSocket<Underway>[] {

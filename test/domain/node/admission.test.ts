@@ -138,6 +138,29 @@ describe("the connections on their way", () => {
     );
   });
 
+  it("are never crowded out by what is repeated: only the same or a higher epoch takes the latest attempt's place", () => {
+    const seats = DEFAULTS.agent.greetingConnections;
+    const knock = fc.record({ isAgent: fc.boolean(), back: fc.nat({ max: 9 }), laterBy: fc.nat({ max: 3 }) });
+    fc.assert(
+      fc.property(fc.array(knock, { maxLength: 60 }), (knocks) => {
+        let latest = { sessionEpoch: 10, acceptedAt: 0 };
+        let seated: readonly (typeof latest)[] = [latest];
+        for (const { isAgent, back, laterBy } of knocks) {
+          const acceptedAt = (seated.at(-1)?.acceptedAt ?? 0) + laterBy;
+          // The agent comes with the next epoch; a repeated ticket is of an attempt before the latest.
+          const sessionEpoch = isAgent ? latest.sessionEpoch + 1 : latest.sessionEpoch - 1 - back;
+          const comer = { sessionEpoch, acceptedAt };
+          if (isAgent) latest = comer;
+          const all = [...seated, comer];
+          const out = crowdedOut(all, seats);
+          seated = all.filter((each) => !out.includes(each));
+          expect(seated).toContain(latest);
+          expect(seated.length).toBeLessThanOrEqual(seats);
+        }
+      }),
+    );
+  });
+
   it("leave the newcomer its seat, whatever epochs the others sit with", () => {
     const idle = [1, 2, 3, 4].map((acceptedAt) => ({ sessionEpoch: Number.MAX_SAFE_INTEGER, acceptedAt }));
     expect(crowdedOut([...idle, { sessionEpoch: 1, acceptedAt: 5 }], 4)).toEqual([idle[0]]);

@@ -180,30 +180,47 @@ describe("a session's begin", () => {
     expect(await openConnections(node)).toBeLessThanOrEqual(greetingConnections + 1);
   });
 
-  it("keeps the installation's own seats from whoever has its token alone, at whatever epoch and however fast", async ({
+  it("is refused at the door to whoever has the token alone: nothing is kept of it, and no seat is taken", async ({
     expect,
   }) => {
     const node = await TestNode.syncing();
-    await node.stub.enroll(new TestIdentity().claim(node.nodeId));
-    const flood = async (epoch: number) => {
-      for (let index = 0; index < 3 * greetingConnections; index += 1) {
-        await TestAgent.dial(node.stub, epoch + index, { isUnsigned: true });
-        await clock.forward(1);
-      }
-    };
-    await flood(1_000);
+    const identity = new TestIdentity();
+    await node.stub.enroll(identity.claim(node.nodeId));
     const honest = await TestAgent.dial(node.stub, 2);
-    await flood(2_000);
-    honest.hello(2);
-    await flood(3_000);
-    await honest.until(() => honest.last("welcome") !== undefined);
-    const thief = new TestIdentity("99999999-9999-4999-8999-999999999999");
-    const { installationId } = new TestIdentity();
-    for (let index = 0; index < 3 * greetingConnections; index += 1) {
-      await TestAgent.dial(node.stub, 4_000 + index, { identity: thief, installationId });
+    const before = await node.stored();
+    const subject = {
+      nodeId: node.nodeId,
+      generation: 1,
+      installationId: identity.installationId,
+      sessionEpoch: 1_000,
+    };
+    const others = [
+      { ...subject, sessionEpoch: 999 },
+      { ...subject, generation: 2 },
+      { ...subject, installationId: STRANGER.installationId },
+      { ...subject, nodeId: new TestNode().nodeId },
+    ].map((other) => identity.knock(other));
+    const signatures = ["", "0".repeat(128), STRANGER.knock(subject), identity.knock(subject).toUpperCase(), ...others];
+    for (const signature of signatures) {
+      for (let index = 0; index < 2 * greetingConnections; index += 1) {
+        const dialled = TestAgent.dial(node.stub, subject.sessionEpoch, { signature });
+        await expect(dialled).rejects.toThrow('no socket: 401 {"code":"proof_invalid"}');
+      }
     }
-    expect(honest.closed).toBeNull();
-    expect(await openConnections(node)).toBeLessThanOrEqual(2 * greetingConnections + 1);
+    expect(await openConnections(node)).toBe(1);
+    expect(await node.stored()).toEqual(before);
+    expect(await node.refusals()).toEqual([]);
+    honest.hello(2);
+    await honest.until(() => honest.last("welcome") !== undefined);
+  });
+
+  it("is not kept from the agent by seats that were taken before it had enrolled", async ({ expect }) => {
+    const node = await TestNode.syncing();
+    for (let index = 0; index < 2 * greetingConnections; index += 1) {
+      await TestAgent.dial(node.stub, 1_000 + index, { signature: "0".repeat(128) });
+      await clock.forward(1);
+    }
+    expect((await TestAgent.join(node.stub, 1)).problems).toEqual([]);
   });
 });
 

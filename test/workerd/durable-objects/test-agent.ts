@@ -52,8 +52,8 @@ type Kind = Heard["case"];
 export type SessionInit = Fields<Hello> &
   Fields<Opening> & {
     readonly identity?: TestIdentity;
-    /** Comes with a ticket alone, as a thief of the node token does. */
-    readonly isUnsigned?: boolean;
+    /** What it shows at the door in place of its own signature; hex. */
+    readonly signature?: string;
   };
 
 export const SYNCED = create(StatusSchema, { syncStatus: SyncStatus.SYNCED });
@@ -101,7 +101,7 @@ export class TestAgent {
   static async dial(stub: DurableObjectStub<NodeObject>, epoch = 1, init: SessionInit = {}): Promise<TestAgent> {
     const { identity = new TestIdentity(), generation = 1, installationId = identity.installationId } = init;
     const subject = { nodeId: nodeIdOf(stub), generation, installationId, sessionEpoch: epoch };
-    const signature = init.isUnsigned === true ? "0".repeat(128) : identity.knock(subject);
+    const { signature = identity.knock(subject) } = init;
     const response = await stub.fetch("http://orrery.test/session", {
       headers: {
         Upgrade: "websocket",
@@ -132,7 +132,7 @@ export class TestAgent {
   }
 
   hello(epoch: number, init: SessionInit = {}): void {
-    const { identity, isUnsigned, agentVersion = "0.1.0", runningCommandIds = [], status, ...hello } = init;
+    const { identity, signature, agentVersion = "0.1.0", runningCommandIds = [], status, ...hello } = init;
     this.opening = { agentVersion, runningCommandIds, ...(status === undefined ? {} : { status }) };
     this.#introduction = create(HelloSchema, {
       protocolVersion: 2,

@@ -13,12 +13,12 @@ const headers = z.object({
     .string()
     .regex(/^[1-9][0-9]{0,15}$/, "must be an epoch, from 1")
     .refine((text) => Number.isSafeInteger(Number(text)), "must be below 2^53"),
-  /** By the installation's signing key, which only the node's object knows. */
+  /** By the installation's signing key, whose public half only the node's object knows. */
   "orrery-signature": z.string().regex(/^[0-9a-f]{128}$/, "must be 128 hex digits"),
 });
 
 const session = defineRoute(
-  { scope: "agent", errors: ["agent_unauthenticated", "node_not_found"] },
+  { scope: "agent", errors: ["agent_unauthenticated", "proof_invalid", "node_not_found"] },
   {
     method: "get",
     path: "/api/v1/agents/{nodeId}/session",
@@ -59,7 +59,7 @@ export const agentSessionRoutes = newRouter().openapi(session, async (c) => {
 /** The object refuses with a code alone. */
 async function refusalOf(answer: Response): Promise<OrreryError> {
   const { data } = refusalSchema.safeParse(await answer.json());
-  return new OrreryError(isErrorCode(data?.code) ? data.code : "internal", "The node takes no session.");
+  return new OrreryError(isErrorCode(data?.code) ? data.code : "internal", "The node does not take this connection.");
 }
 
 const refusalSchema = z.object({ code: z.string() });
