@@ -9,6 +9,14 @@ import { OrreryError } from "../domain/errors.ts";
 import { controlKeySchema } from "./state/trust.ts";
 
 const milliseconds = z.int().min(1).max(3_600_000);
+/** As it stands in an address. A session's first message has room for the names that DNS has, and for no longer ones. */
+const hostName = z
+  .string()
+  .max(253)
+  .regex(
+    /^([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])$/,
+    "must be a host name, an IPv4 address, or an IPv6 address in brackets",
+  );
 const portName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, "must be the name of a port");
 
 const settingsSchema = z.strictObject({
@@ -44,7 +52,7 @@ const settingsSchema = z.strictObject({
   /** Port numbers of this host by name; what is absent is the chain's own. */
   ports: z.record(portName, z.coerce.number().pipe(z.int().min(1).max(65_535))).default({}),
   /** The host name in the addresses that users are told. */
-  advertise_host: z.string().min(1).max(253).default("127.0.0.1"),
+  advertise_host: hostName.default("127.0.0.1"),
   log_level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info"),
   systemd: z
     .strictObject({

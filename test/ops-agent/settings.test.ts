@@ -91,6 +91,30 @@ describe("the agent's settings", () => {
     expect(problems(["--config", configFile(`${COMPLETE}${line}\n`)])).toContain(problem);
   });
 
+  it.each(["node.example.com", "my_host", "10.0.0.7", "[2001:db8::1]", "h".repeat(253)])(
+    "take %s as the host",
+    (host) => {
+      const text = `${COMPLETE}advertise_host: "${host}"\n`;
+      expect(loadSettings(["--config", configFile(text)])).toMatchObject({ advertise_host: host });
+      expect(URL.canParse(`http://${host}:65535`)).toBe(true);
+    },
+  );
+
+  it.each([
+    "",
+    "2001:db8::1",
+    "node.example.com:80",
+    "node.example.com.",
+    "-",
+    "nöde.example",
+    "a b",
+    "a/b",
+    "h".repeat(254),
+  ])("refuse %s as the host", (host) => {
+    const text = `${COMPLETE}advertise_host: "${host}"\n`;
+    expect(problems(["--config", configFile(text)])).toContain("advertise_host");
+  });
+
   it("name everything that is missing, wrong or unknown", () => {
     const text = problems(["--config", configFile("control_url: ftp://x\ngeneration: 0\nsurprise: 1")]);
     for (const name of ["control_url", "node_id", "generation", "token_file", "state_dir", "data_dir", "surprise"]) {
