@@ -54,6 +54,17 @@ describe("an agent's session", () => {
     await agent.leave();
   });
 
+  it("is refused as a problem to whoever has the node's token and not its installation's key", async ({ expect }) => {
+    const node = await TestNode.born();
+    await node.stub.enroll(new TestIdentity().claim(node.nodeId));
+    const asked = subject(node.nodeId);
+    const signature = new TestIdentity(INSTALLATION, "other keys").knock(asked);
+    const response = await open(node.nodeId, { ...(await knock(asked)), "orrery-signature": signature });
+    expect([response.status, response.headers.get("content-type")]).toEqual([401, "application/problem+json"]);
+    expect(await response.json()).toMatchObject({ code: "proof_invalid" });
+    expect((await node.stub.view()).installations).toMatchObject([{ connected: false, sessionEpoch: 0 }]);
+  });
+
   it("is refused to a ticket for anything else, and its node hears nothing of it", async ({ expect }) => {
     const nodeId = uuidv7();
     const own = await knock(subject(nodeId));

@@ -311,7 +311,8 @@ export declare type Hello = Message<"orrery.agent.v1.Hello"> & {
   generation: number;
 
   /**
-   * Raised and persisted by the agent before each session; a higher epoch takes over a half-open session.
+   * Raised by the agent before each session, and persisted where its disk takes it; a higher epoch takes over a half-open
+   * session, one that was forgotten is refused with the epoch to go on above.
    *
    * @generated from field: uint64 session_epoch = 5;
    */
@@ -1532,7 +1533,8 @@ export declare const AgentGateway: GenService<{
   },
   /**
    * A session. The call's metadata carries the session ticket: orrery-node, orrery-generation, orrery-installation,
-   * orrery-epoch, orrery-ticket, and orrery-signature: the installation's, by its signing key over the same.
+   * orrery-epoch, orrery-ticket, and orrery-signature: the installation's, by its signing key over the same, without which
+   * no connection of an enrolled installation is taken.
    *
    * @generated from rpc orrery.agent.v1.AgentGateway.Session
    */
