@@ -27,9 +27,10 @@ export async function findNodeKeys(db: Executor, nodeId: string): Promise<NodeKe
  * stay as they are. Answers what stands then; of many at once all get the first one's.
  */
 export async function insertKeySet(tx: Transaction, tenant: string, set: NodeKeySet): Promise<NodeKeysRecord> {
-  const { nodeId, wrapping, wrappedDek, keys } = set;
+  const { nodeId, wrapping, wrappedDek, keys, keysMac } = set;
   const createdAt = new Date(set.createdAt);
-  await tx.insert(nodeDeks).values({ nodeId, tenant, wrapping, wrappedDek, createdAt }).onConflictDoNothing();
+  const row = { nodeId, tenant, wrapping, wrappedDek, keysMac, createdAt };
+  await tx.insert(nodeDeks).values(row).onConflictDoNothing();
   const [dek] = await tx.select().from(nodeDeks).where(eq(nodeDeks.nodeId, nodeId)).for("update");
   if (dek !== undefined && dek.deletedAt === null && dek.wrappedDek === wrappedDek && keys.length > 0) {
     const rows = keys.map((key) => ({ ...key, nodeId, createdAt }));
@@ -63,7 +64,7 @@ export async function markKeysDeleted(db: Executor, tenant: string, nodeId: stri
 export async function eraseKeys(tx: Transaction, nodeId: string): Promise<number> {
   const [dek] = await tx
     .update(nodeDeks)
-    .set({ wrapping: null, wrappedDek: null, backedUpAt: null })
+    .set({ wrapping: null, wrappedDek: null, keysMac: null, backedUpAt: null })
     .where(and(eq(nodeDeks.nodeId, nodeId), isNotNull(nodeDeks.deletedAt)))
     .returning({ nodeId: nodeDeks.nodeId });
   if (dek === undefined) return 0;
@@ -126,8 +127,10 @@ async function keysOf(db: Executor, nodeId: string): Promise<StoredKey[]> {
 function recordOf({ nodeId, wrapping, wrappedDek, createdAt, ...dek }: NodeDekRow, keys: StoredKey[]): NodeKeysRecord {
   const { backedUpAt, deletedAt } = dek;
   const isThere = wrapping !== null && wrappedDek !== null;
+  // Keys whose MAC was taken away are keys that fail it, not no keys.
+  const keysMac = dek.keysMac ?? "";
   return {
-    set: isThere ? { nodeId, wrapping, wrappedDek, createdAt: createdAt.getTime(), keys } : null,
+    set: isThere ? { nodeId, wrapping, wrappedDek, createdAt: createdAt.getTime(), keys, keysMac } : null,
     deleted: deletedAt !== null,
     backedUpAt,
   };

@@ -261,6 +261,8 @@ export const nodeDeks = pgTable("node_deks", {
   wrapping: text("wrapping"),
   /** Hex. */
   wrappedDek: text("wrapped_dek"),
+  /** Hex; over all of the node's keys, by the DEK. */
+  keysMac: text("keys_mac"),
   createdAt: instant("created_at").notNull(),
   /** When the copy in R2 was last found to be the same. */
   backedUpAt: instant("backed_up_at"),

@@ -9,7 +9,7 @@ import { KEY_SOURCES, KEY_TYPES } from "./key-type.ts";
 const hex = z.string().regex(/^([0-9a-f]{2})*$/);
 
 const backupSchema = z.strictObject({
-  version: z.literal(1),
+  version: z.literal(2),
   node_id: z.uuid(),
   wrapping: z.string(),
   wrapped_dek: hex,
@@ -24,12 +24,13 @@ const backupSchema = z.strictObject({
       ciphertext: hex,
     }),
   ),
+  keys_mac: hex,
 });
 
 /** The same keys give the same text. */
-export function backupText({ nodeId, wrapping, wrappedDek, createdAt, keys }: NodeKeySet): string {
+export function backupText({ nodeId, wrapping, wrappedDek, createdAt, keys, keysMac }: NodeKeySet): string {
   const backup: z.input<typeof backupSchema> = {
-    version: 1,
+    version: 2,
     node_id: nodeId,
     wrapping,
     wrapped_dek: wrappedDek,
@@ -37,6 +38,7 @@ export function backupText({ nodeId, wrapping, wrappedDek, createdAt, keys }: No
     keys: keys
       .map(({ publicKey, ...key }) => ({ ...key, public_key: publicKey }))
       .sort((one, other) => (one.name < other.name ? -1 : 1)),
+    keys_mac: keysMac,
   };
   return canonicalJson(backup);
 }
@@ -47,13 +49,14 @@ export function parseBackup(nodeId: string, text: string): NodeKeySet {
   if (!backup.success || backup.data.node_id !== nodeId) {
     throw new OrreryError("key_unreadable", "The backup of the node's keys cannot be read.");
   }
-  const { wrapping, wrapped_dek: wrappedDek, created_at: createdAt, keys } = backup.data;
+  const { wrapping, wrapped_dek: wrappedDek, created_at: createdAt, keys, keys_mac: keysMac } = backup.data;
   return {
     nodeId,
     wrapping,
     wrappedDek,
     createdAt,
     keys: keys.map(({ public_key: publicKey, ...key }) => ({ ...key, publicKey })),
+    keysMac,
   };
 }
 

@@ -19,7 +19,7 @@ export function encryptKey(
   nonce: Uint8Array,
   plaintext: Uint8Array,
 ): Promise<Uint8Array> {
-  return encrypt(dek, nonce, contextOf(label), plaintext);
+  return encrypt(dek, nonce, labelBytes(label), plaintext);
 }
 
 /** The key's bytes, the caller's to overwrite. @throws key_unreadable */
@@ -28,7 +28,7 @@ export async function decryptKey(
   label: KeyLabel,
   { nonce, ciphertext }: { readonly nonce: Uint8Array; readonly ciphertext: Uint8Array },
 ): Promise<Uint8Array> {
-  const plaintext = await decrypt(dek, nonce, contextOf(label), ciphertext);
+  const plaintext = await decrypt(dek, nonce, labelBytes(label), ciphertext);
   if (plaintext !== null) return plaintext;
   throw new OrreryError(
     "key_unreadable",
@@ -36,6 +36,7 @@ export async function decryptKey(
   );
 }
 
-function contextOf({ nodeId, name, type, source, publicKey }: KeyLabel): Uint8Array {
-  return transcript("orrery-node-key-v2", [nodeId, name, type, source, publicKey ?? ""]);
+/** A key's associated data. No public key is another list of parts than an empty one. */
+export function labelBytes({ nodeId, name, type, source, publicKey }: KeyLabel): Uint8Array {
+  return transcript("orrery-node-key-v2", [nodeId, name, type, source, ...(publicKey === null ? [] : [publicKey])]);
 }

@@ -1,10 +1,12 @@
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
+import { OrreryError } from "../errors.ts";
 import type { EpochMs } from "../node/node.ts";
 import { AES_KEY_BYTES, NONCE_BYTES } from "./aes-gcm.ts";
 import type { DeclaredKey } from "./declared.ts";
 import { type DekWrapping, requireWrapping } from "./dek-wrapping.ts";
 import { decryptKey, encryptKey } from "./envelope.ts";
 import { encodeSecret } from "./file-encoding.ts";
+import { keysMac, requireAllKeys, type SealedKey } from "./key-list.ts";
 import type { KeySource, KeyType } from "./key-type.ts";
 import { makeKey, seedBytes } from "./make-key.ts";
 import { withSecret } from "./secret.ts";
@@ -17,6 +19,8 @@ export interface NodeKeySet {
   readonly wrappedDek: string;
   readonly createdAt: EpochMs;
   readonly keys: readonly StoredKey[];
+  /** Over all of `keys`, by the DEK; see keysMac. */
+  readonly keysMac: string;
 }
 
 export interface StoredKey {
@@ -43,7 +47,8 @@ export async function makeKeySet(
     const wrapped = await wrapping.wrap(node.nodeId, dek, random(NONCE_BYTES));
     const keys: StoredKey[] = [];
     for (const key of declared) keys.push(await storedKey(node.nodeId, key, dek, random));
-    return { ...node, wrapping: wrapping.id, wrappedDek: bytesToHex(wrapped), keys };
+    const mac = await keysMac(dek, node.nodeId, keys.map(sealedKey));
+    return { ...node, wrapping: wrapping.id, wrappedDek: bytesToHex(wrapped), keys, keysMac: bytesToHex(mac) };
   });
 }
 
@@ -64,22 +69,28 @@ async function storedKey(
   });
 }
 
-/** Uses the node's DEK in the clear for as long as `use` lasts. @throws key_unreadable */
+/**
+ * Uses the node's DEK in the clear for as long as `use` lasts, and not before the keys beside it have been found to be all
+ * that were made with it.
+ * @throws key_unreadable
+ */
 export async function withDek<T>(
-  { nodeId, wrapping, wrappedDek }: NodeKeySet,
+  { nodeId, wrapping, wrappedDek, keys, keysMac: mac }: NodeKeySet,
   known: DekWrapping,
   use: (dek: Uint8Array) => Promise<T>,
 ): Promise<T> {
-  const dek = await requireWrapping(known, wrapping).unwrap(nodeId, hexToBytes(wrappedDek));
-  return withSecret(dek, use);
+  const dek = await requireWrapping(known, wrapping).unwrap(nodeId, storedBytes(wrappedDek));
+  return withSecret(dek, async () => {
+    await requireAllKeys(dek, nodeId, keys.map(sealedKey), storedBytes(mac));
+    return use(dek);
+  });
 }
 
 /** Opens every key once, so that what is kept or shown from now on is known to be true. @throws key_unreadable */
 export async function requireReadable(set: NodeKeySet, known: DekWrapping): Promise<void> {
   await withDek(set, known, async (dek) => {
-    for (const { nonce, ciphertext, ...facts } of set.keys) {
-      const sealed = { nonce: hexToBytes(nonce), ciphertext: hexToBytes(ciphertext) };
-      await withSecret(await decryptKey(dek, { nodeId: set.nodeId, ...facts }, sealed), () => undefined);
+    for (const key of set.keys.map(sealedKey)) {
+      await withSecret(await decryptKey(dek, { ...key, nodeId: set.nodeId }, key), () => undefined);
     }
   });
 }
@@ -87,4 +98,17 @@ export async function requireReadable(set: NodeKeySet, known: DekWrapping): Prom
 /** Whether every declared key is there, of its type. */
 export function isComplete(set: NodeKeySet, declared: readonly DeclaredKey[]): boolean {
   return declared.every(({ name, type }) => set.keys.some((key) => key.name === name && key.type === type));
+}
+
+/** A stored key in bytes. @throws key_unreadable when they are none */
+function sealedKey({ nonce, ciphertext, ...facts }: StoredKey): SealedKey {
+  return { ...facts, nonce: storedBytes(nonce), ciphertext: storedBytes(ciphertext) };
+}
+
+function storedBytes(hex: string): Uint8Array {
+  try {
+    return hexToBytes(hex);
+  } catch {
+    throw new OrreryError("key_unreadable", "The node's keys are not stored as they were made.");
+  }
 }

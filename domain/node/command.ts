@@ -47,7 +47,10 @@ export type CommandPayload =
       readonly type: "INJECT_KEYS";
       /** The DEK sealed to the installation, base64; wiped with the ciphertexts when the command has ended. */
       readonly sealedDek: string;
+      /** All of the node's keys. */
       readonly keys: readonly InjectedKey[];
+      /** By the DEK over all of them, base64. */
+      readonly keysMac: string;
     };
 
 /** One key of a node as it travels: under the node's DEK. Bytes are base64. */
@@ -73,7 +76,8 @@ export interface InjectedKey {
  */
 export function withoutSealed(payload: CommandPayload): CommandPayload {
   if (payload.type !== "INJECT_KEYS") return payload;
-  return { ...payload, sealedDek: "", keys: payload.keys.map((key) => ({ ...key, nonce: "", ciphertext: "" })) };
+  const keys = payload.keys.map((key) => ({ ...key, nonce: "", ciphertext: "" }));
+  return { ...payload, sealedDek: "", keys, keysMac: "" };
 }
 
 export interface CommandRequest {

@@ -38,7 +38,12 @@ const payloadSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("START") }),
   z.object({ type: z.literal("STOP"), graceMs: z.int().nonnegative() }),
   z.object({ type: z.literal("RESTART") }),
-  z.object({ type: z.literal("INJECT_KEYS"), sealedDek: z.base64(), keys: z.array(injectedKeySchema) }),
+  z.object({
+    type: z.literal("INJECT_KEYS"),
+    sealedDek: z.base64(),
+    keys: z.array(injectedKeySchema),
+    keysMac: z.base64(),
+  }),
 ]);
 
 /** Reads the payload that a command's row holds. */
@@ -89,7 +94,11 @@ function toPayload(payload: CommandPayload): PayloadInit {
     case "INJECT_KEYS":
       return {
         case: "injectKeys",
-        value: { sealedDek: base64Decode(payload.sealedDek), keys: payload.keys.map(toKey) },
+        value: {
+          sealedDek: base64Decode(payload.sealedDek),
+          keys: payload.keys.map(toKey),
+          keysMac: base64Decode(payload.keysMac),
+        },
       };
   }
 }

@@ -1,7 +1,8 @@
 import { bytesToHex } from "@noble/hashes/utils.js";
 import { OrreryError } from "../../domain/errors.ts";
 import { openDek } from "../../domain/keys/dek-sealing.ts";
-import { decryptKey, type KeyLabel } from "../../domain/keys/envelope.ts";
+import { decryptKey } from "../../domain/keys/envelope.ts";
+import { requireAllKeys, type SealedKey } from "../../domain/keys/key-list.ts";
 import { isKeyFileMode } from "../../domain/keys/key-type.ts";
 import { withSecret } from "../../domain/keys/secret.ts";
 import type { EncryptedKey, InjectKeysPayload } from "../../proto/gen/orrery/agent/v1/gateway_pb.js";
@@ -19,12 +20,12 @@ export interface KeyHost {
 }
 
 /**
- * INJECT_KEYS: decrypts all of the node's keys before it writes any, and overwrites what it held in the clear, however it
- * ends. The same keys again are a success.
+ * INJECT_KEYS: finds that these are all of the node's keys as they were made, and decrypts them, before it writes any; and
+ * overwrites what it held in the clear, however it ends. The same keys again are a success.
  * @throws key_unreadable, key_injection_failed, disk_full, path_outside_data_dir
  */
 export async function injectKeys(
-  { sealedDek, keys }: InjectKeysPayload,
+  { sealedDek, keys, keysMac }: InjectKeysPayload,
   { nodeId, installationId, sealingSecretKey, dataDir }: KeyHost,
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
@@ -33,7 +34,9 @@ export async function injectKeys(
   try {
     const dek = await openDek(sealedDek, { nodeId, installationId }, sealingSecretKey());
     await withSecret(dek, async () => {
-      for (const key of keys) contents.push(await decryptKey(dek, labelOf(nodeId, key), key));
+      const sealed = keys.map(sealedKey);
+      await requireAllKeys(dek, nodeId, sealed, keysMac);
+      for (const key of sealed) contents.push(await decryptKey(dek, { ...key, nodeId }, key));
     });
     signal.throwIfAborted();
     await writeKeyFiles(
@@ -49,8 +52,8 @@ export async function injectKeys(
   return { keys: keys.map(({ name }) => name).join(",") };
 }
 
-function labelOf(nodeId: string, { name, keyType: type, source, publicKey }: EncryptedKey): KeyLabel {
-  return { nodeId, name, type, source, publicKey: publicKey.length === 0 ? null : bytesToHex(publicKey) };
+function sealedKey({ name, keyType: type, source, publicKey, nonce, ciphertext }: EncryptedKey): SealedKey {
+  return { name, type, source, publicKey: publicKey.length === 0 ? null : bytesToHex(publicKey), nonce, ciphertext };
 }
 
 /** Everything that can be refused without a key in the clear. */

@@ -13,7 +13,7 @@ import {
   nodesWithKeysLeft,
 } from "../../db/node-keys.ts";
 import { insertSaga } from "../../db/sagas.ts";
-import { nodeKeys, nodes, subscriptions } from "../../db/schema.ts";
+import { nodeDeks, nodeKeys, nodes, subscriptions } from "../../db/schema.ts";
 import { backupText } from "../../domain/keys/backup.ts";
 import type { NodeKeySet } from "../../domain/keys/key-set.ts";
 import { type Backend, onBothBackends, onRealPostgres } from "./backends.ts";
@@ -26,7 +26,14 @@ const later = new Date(at.getTime() + 3_600_000);
 function keySet(nodeId: string, fill: string): NodeKeySet {
   const key = { type: "ed25519", source: "generated", nonce: fill.repeat(12), ciphertext: fill.repeat(48) } as const;
   const keys = ["node_key", "validator"].map((name) => ({ ...key, name, publicKey: fill.repeat(32) }));
-  return { nodeId, wrapping: "master-v1", wrappedDek: fill.repeat(60), createdAt: at.getTime(), keys };
+  return {
+    nodeId,
+    wrapping: "master-v1",
+    wrappedDek: fill.repeat(60),
+    createdAt: at.getTime(),
+    keys,
+    keysMac: fill.repeat(32),
+  };
 }
 
 function using(backend: Backend) {
@@ -75,6 +82,14 @@ onBothBackends("a node's keys", (backend) => {
     await use((db) => db.delete(nodeKeys).where(eq(nodeKeys.nodeId, nodeId)));
     expect((await insert(set)).set).toEqual(set);
     expect((await insert(keySet(nodeId, "0b"))).set).toEqual(set);
+  });
+
+  it("are still there when their MAC was taken away, so that nobody makes new ones", async ({ expect }) => {
+    const nodeId = await newNode();
+    const set = keySet(nodeId, "0a");
+    await insert(set);
+    await use((db) => db.update(nodeDeks).set({ keysMac: null }).where(eq(nodeDeks.nodeId, nodeId)));
+    expect((await insert(set)).set).toEqual({ ...set, keysMac: "" });
   });
 
   it("are gone for good once they are deleted: neither old nor new ones come back", async ({ expect }) => {

@@ -14,8 +14,9 @@ import type { KeyDeps } from "./deps.ts";
 const EXCHANGE_KEY_BYTES = 32;
 
 /**
- * The node's keys as INJECT_KEYS carries them: each as it is stored, and the DEK sealed anew to the active installation.
- * @throws no_installation, keys_missing, key_unreadable
+ * The node's keys as INJECT_KEYS carries them: all of them, each as it is stored, and the DEK sealed anew to the active
+ * installation.
+ * @throws no_installation, keys_missing, keys_conflict when there are keys that the chain does not declare, key_unreadable
  */
 export async function injectPayload(
   { config, random }: Pick<KeyDeps, "config" | "random">,
@@ -25,6 +26,9 @@ export async function injectPayload(
 ): Promise<CommandPayload> {
   const { installationId, sealingKey } = activeInstallation(view);
   const keys = declared.map((key) => injectedKey(set, key));
+  if (set.keys.length > keys.length) {
+    throw new OrreryError("keys_conflict", "The node has keys that its chain does not declare.");
+  }
   const recipient = { nodeId: set.nodeId, installationId };
   const sealed = await withDek(set, masterWrapping(config.MASTER_SECRET), (dek) =>
     sealDek(dek, recipient, hexToBytes(sealingKey), {
@@ -32,7 +36,7 @@ export async function injectPayload(
       nonce: random(NONCE_BYTES),
     }),
   );
-  return { type: "INJECT_KEYS", sealedDek: base64Encode(sealed), keys };
+  return { type: "INJECT_KEYS", sealedDek: base64Encode(sealed), keys, keysMac: base64Encode(hexToBytes(set.keysMac)) };
 }
 
 function activeInstallation({ installations }: Pick<NodeView, "installations">) {

@@ -33,7 +33,11 @@ export async function ensureKeys(deps: KeyDeps, nodeId: string, declared: readon
 
 async function findOrMake(deps: KeyDeps, nodeId: string, declared: readonly DeclaredKey[]): Promise<KeptKeys> {
   const { set } = requireNotDeleted(await deps.database((db) => findNodeKeys(db, nodeId)));
-  if (set !== null && isComplete(set, declared)) return { set, origin: "kept" };
+  if (set !== null && isComplete(set, declared)) {
+    // Before it is copied to where only what was found to be true is kept.
+    await requireReadable(set, wrappingOf(deps));
+    return { set, origin: "kept" };
+  }
   const backup = await deps.keyBackups.read(nodeId);
   if (backup !== null) return { set: await restoreFrom(deps, nodeId, declared, backup), origin: "restored" };
   if (set !== null) throw new OrreryError("keys_missing", "Some of the node's keys are gone, and there is no backup.");

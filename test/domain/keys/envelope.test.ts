@@ -57,6 +57,7 @@ describe("a key under its node's DEK", () => {
           { ...LABEL, name: "node_kez" },
           { ...LABEL, nodeId: `${NODE_ID}n`, name: "ode_key" },
           { ...LABEL, publicKey: null },
+          { ...LABEL, publicKey: "" },
         ]) {
           await expect(decryptKey(dek, label, { nonce, ciphertext })).rejects.toMatchObject(UNREADABLE);
         }
@@ -101,6 +102,17 @@ describe("a key under its node's DEK", () => {
         },
       ),
     );
+  });
+
+  it("that has no public key does not open under any, nor under an empty one", async ({ expect }) => {
+    const [dek, nonce] = [new Uint8Array(32).fill(1), new Uint8Array(12).fill(2)];
+    const label = { ...LABEL, publicKey: null };
+    const ciphertext = await encryptKey(dek, label, nonce, new Uint8Array(33).fill(3));
+    expect(await decryptKey(dek, label, { nonce, ciphertext })).toHaveLength(33);
+    for (const publicKey of ["", PUBLIC_KEY]) {
+      const forged = decryptKey(dek, { ...label, publicKey }, { nonce, ciphertext });
+      await expect(forged).rejects.toMatchObject(UNREADABLE);
+    }
   });
 
   it("is AES-256-GCM with all that is said of it as associated data, as another implementation reads it", async ({

@@ -1,3 +1,4 @@
+import { createHmac, hkdfSync } from "node:crypto";
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import fc from "fast-check";
 import { describe, it } from "vitest";
@@ -5,6 +6,7 @@ import { backupText, parseBackup } from "../../../domain/keys/backup.ts";
 import { masterWrapping } from "../../../domain/keys/dek-wrapping.ts";
 import { decryptKey } from "../../../domain/keys/envelope.ts";
 import { encodeSecret } from "../../../domain/keys/file-encoding.ts";
+import { keysMac } from "../../../domain/keys/key-list.ts";
 import { isComplete, makeKeySet, type NodeKeySet, requireReadable, withDek } from "../../../domain/keys/key-set.ts";
 import { KEY_ENCODINGS } from "../../../domain/keys/key-type.ts";
 import { makeKey, seedBytes } from "../../../domain/keys/make-key.ts";
@@ -125,6 +127,101 @@ describe("a node's keys", () => {
   });
 });
 
+describe("the list of a node's keys", () => {
+  it("is the same in whatever order they come", async ({ expect }) => {
+    const set = await make();
+    await fc.assert(
+      fc.asyncProperty(fc.shuffledSubarray([...set.keys], { minLength: set.keys.length }), async (keys) => {
+        await requireReadable({ ...set, keys }, wrapping);
+      }),
+      { numRuns: 10 },
+    );
+    await expect(requireReadable(set, wrapping)).resolves.toBeUndefined();
+  });
+
+  it("opens no DEK when a key was left out or put in twice, or its MAC is another or none", async ({ expect }) => {
+    const set = await make();
+    const { keysMac, ...rest } = set;
+    const less = fc.subarray([...set.keys], { maxLength: set.keys.length - 1 }).map((keys) => ({ ...set, keys }));
+    const more = fc.constantFrom(...set.keys).map((key) => ({ ...set, keys: [...set.keys, key] }));
+    const otherMac = fc
+      .oneof(fc.constantFrom("", keysMac.slice(2), `${keysMac}00`, "no hex"), fc.stringMatching(/^[0-9a-f]{64}$/))
+      .map((mac) => ({ ...rest, keysMac: mac }));
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(less, more, otherMac), async (forged) => {
+        const used = withDek(forged, wrapping, async () => "used");
+        await expect(used).rejects.toMatchObject(UNREADABLE);
+      }),
+    );
+    expect(await withDek(set, wrapping, async () => "used")).toBe("used");
+  });
+
+  it("opens no DEK when any field of any key was altered, or is no hex", async ({ expect }) => {
+    const set = await make();
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat({ max: set.keys.length - 1 }),
+        fc.constantFrom("name", "type", "source", "publicKey", "nonce", "ciphertext"),
+        fc.oneof(fc.string(), fc.stringMatching(/^([0-9a-f]{2})*$/)),
+        async (at, field, text) => {
+          fc.pre(set.keys[at]?.[field] !== text);
+          const keys = set.keys.map((key, index) => (index === at ? { ...key, [field]: text } : key));
+          await expect(withDek({ ...set, keys }, wrapping, async () => "used")).rejects.toMatchObject(UNREADABLE);
+        },
+      ),
+    );
+  });
+
+  it("takes no key of another making: not with its MAC, and not with its DEK", async ({ expect }) => {
+    const set = await make();
+    const { random } = countingRandom();
+    random(1);
+    const other = await make(random);
+    const mixed = [...set.keys.slice(1), ...other.keys.slice(0, 1)];
+    for (const forged of [
+      { ...set, keys: mixed },
+      { ...set, keys: mixed, keysMac: other.keysMac },
+      { ...set, keys: other.keys, keysMac: other.keysMac },
+      { ...set, wrappedDek: other.wrappedDek },
+    ]) {
+      await expect(requireReadable(forged, wrapping)).rejects.toMatchObject(UNREADABLE);
+    }
+    await requireReadable(other, wrapping);
+  });
+
+  it("is HMAC-SHA256 under HKDF of the DEK, as another implementation makes it", async ({ expect }) => {
+    const dek = new Uint8Array(32).fill(5);
+    const facts = { type: "ed25519", source: "generated", nonce: new Uint8Array(12).fill(2) };
+    const keys = [
+      { ...facts, name: "validator", publicKey: "ab".repeat(32), ciphertext: new Uint8Array(48).fill(3) },
+      { ...facts, name: "jwt", type: "jwt-hex", publicKey: null, ciphertext: new Uint8Array(48).fill(4) },
+    ];
+    const label = (...parts: readonly string[]) => lengthened("orrery-node-key-v2", NODE_ID, ...parts);
+    const [validator, jwt] = keys;
+    if (validator === undefined || jwt === undefined) throw new Error("no keys");
+    const bytes = lengthened(
+      "orrery-node-keys-v1",
+      NODE_ID,
+      ...[label("jwt", "jwt-hex", "generated"), jwt.nonce, jwt.ciphertext],
+      ...[label("validator", "ed25519", "generated", "ab".repeat(32)), validator.nonce, validator.ciphertext],
+    );
+    const key = new Uint8Array(hkdfSync("sha256", dek, "orrery-node-keys", "list-mac-v1", 32));
+    expect(bytesToHex(await keysMac(dek, NODE_ID, keys))).toBe(createHmac("sha256", key).update(bytes).digest("hex"));
+    expect(dek).toEqual(new Uint8Array(32).fill(5));
+  });
+});
+
+/** Each part behind its length. */
+function lengthened(...parts: readonly (string | Uint8Array)[]): Buffer {
+  return Buffer.concat(
+    parts.flatMap((part) => {
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(part.length);
+      return [length, Buffer.from(part)];
+    }),
+  );
+}
+
 describe("a backup of a node's keys", () => {
   it("brings them back as they were", async ({ expect }) => {
     const set = await make();
@@ -141,7 +238,7 @@ describe("a backup of a node's keys", () => {
 
   it("is refused when it is none, another node's, or of another version", async ({ expect }) => {
     const text = backupText(await make());
-    for (const bad of ["", "{}", text.slice(1), text.replace('"version":1', '"version":2')]) {
+    for (const bad of ["", "{}", text.slice(1), text.replace('"version":2', '"version":1')]) {
       expect(() => parseBackup(NODE_ID, bad)).toThrow(expect.objectContaining(UNREADABLE));
     }
     expect(() => parseBackup(OTHER_NODE, text)).toThrow(expect.objectContaining(UNREADABLE));

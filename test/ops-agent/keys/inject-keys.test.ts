@@ -82,6 +82,35 @@ describe("INJECT_KEYS", () => {
     expect(filesOf(to.dataDir.path)).toHaveLength(1);
   });
 
+  it("writes none of them when one was left out, put in twice or put in from elsewhere", async ({ expect }) => {
+    const keys = ["first", "second", "third"].map((name) => ({ name, text: name }));
+    const other = await sealedKeys(keys);
+    const spoils = [
+      ...keys.map((_key, at) => (payload: InjectKeysPayload) => payload.keys.splice(at, 1)),
+      (payload: InjectKeysPayload) => payload.keys.splice(0),
+      (payload: InjectKeysPayload) =>
+        payload.keys.push(...other.keys.slice(0, 1).map((key) => ({ ...key, path: "x" }))),
+      (payload: InjectKeysPayload) =>
+        payload.keys.push(...payload.keys.slice(0, 1).map((key) => ({ ...key, path: "x" }))),
+      (payload: InjectKeysPayload) => payload.keys.splice(0, 1, ...other.keys.slice(0, 1)),
+      (payload: InjectKeysPayload) => Object.assign(payload, { keysMac: NONE }),
+      (payload: InjectKeysPayload) => Object.assign(payload, { keysMac: payload.keysMac.subarray(1) }),
+      (payload: InjectKeysPayload) => Object.assign(payload, { keysMac: other.keysMac }),
+    ];
+    for (const spoil of spoils) {
+      const to = await host();
+      const payload = await sealedKeys(keys);
+      spoil(payload);
+      expect(await codeOf(inject(to, payload))).toBe("key_unreadable");
+      expect(filesOf(to.dataDir.path)).toEqual([]);
+    }
+    const to = await host();
+    const payload = await sealedKeys(keys);
+    payload.keys.reverse();
+    await inject(to, payload);
+    expect(filesOf(to.dataDir.path)).toHaveLength(keys.length);
+  });
+
   it("writes none of them when one is cut off, altered, another node's, or said to be another", async ({ expect }) => {
     const keys = [
       { name: "first", text: "one" },

@@ -1,7 +1,9 @@
 import { create } from "@bufbuild/protobuf";
+import { bytesToHex } from "@noble/hashes/utils.js";
 import { exchangePublicKey } from "../../../domain/identity/handshake.ts";
 import { sealDek } from "../../../domain/keys/dek-sealing.ts";
 import { encryptKey } from "../../../domain/keys/envelope.ts";
+import { keysMac } from "../../../domain/keys/key-list.ts";
 import {
   type EncryptedKey,
   type InjectKeysPayload,
@@ -29,9 +31,16 @@ export async function sealedKeys(
     const said = { keyType: facts.type, source: facts.source, publicKey: new Uint8Array(32).fill(0xab) };
     return { name, ...said, nonce, ciphertext, path, owner, mode };
   });
+  const made = await Promise.all(encrypted);
+  const sealed = made.map(({ keyType, publicKey, ...key }) => ({
+    ...key,
+    type: keyType,
+    publicKey: bytesToHex(publicKey),
+  }));
   return create(InjectKeysPayloadSchema, {
+    keysMac: await keysMac(dek, recipient.nodeId, sealed),
     sealedDek: await sealDek(dek, recipient, sealingKey, { ephemeralSecret: random(32), nonce: random(12) }),
-    keys: await Promise.all(encrypted),
+    keys: made,
   });
 }
 

@@ -13,7 +13,9 @@ import { parseConfig } from "../../../domain/config.ts";
 import { backupText } from "../../../domain/keys/backup.ts";
 import { generatedKeys } from "../../../domain/keys/declared.ts";
 import { openDek } from "../../../domain/keys/dek-sealing.ts";
+import { masterWrapping } from "../../../domain/keys/dek-wrapping.ts";
 import { decryptKey } from "../../../domain/keys/envelope.ts";
+import { makeKeySet } from "../../../domain/keys/key-set.ts";
 import type { NodeBirth } from "../../../domain/node/node.ts";
 import type { NodeObject } from "../../../durable-objects/node/object.ts";
 import { callNode } from "../../../durable-objects/shared/stubs.ts";
@@ -154,12 +156,62 @@ describe("a node's keys", () => {
     expect(await call("GET", path, { key: admin })).toMatchObject({ status: 200 });
   });
 
+  it("are shown, sent and copied only all together: not when one was left out, put in, or stripped of its MAC", async ({
+    expect,
+  }) => {
+    const { id, set } = await nodeWithKeys();
+    const [dekRow] = await database((db) => db.select().from(nodeDeks).where(eq(nodeDeks.nodeId, id)));
+    const rows = await database((db) => db.select().from(nodeKeys).where(eq(nodeKeys.nodeId, id)));
+    const [first, ...others] = rows;
+    if (dekRow === undefined || first === undefined) throw new Error("no keys");
+    const put = async (keys: typeof rows, keysMac: string | null) => {
+      await database((db) => db.delete(nodeKeys).where(eq(nodeKeys.nodeId, id)));
+      await database((db) => db.insert(nodeKeys).values(keys));
+      await database((db) => db.update(nodeDeks).set({ keysMac }).where(eq(nodeDeks.nodeId, id)));
+    };
+    const forgeries = [
+      { keys: others, mac: dekRow.keysMac, sent: "keys_missing", kept: null },
+      {
+        keys: [...rows, { ...first, name: "more" }],
+        mac: dekRow.keysMac,
+        sent: "keys_conflict",
+        kept: "key_unreadable",
+      },
+      { keys: rows, mac: null, sent: "key_unreadable", kept: "key_unreadable" },
+      { keys: rows, mac: "00".repeat(32), sent: "key_unreadable", kept: "key_unreadable" },
+      { keys: rows, mac: "no hex", sent: "key_unreadable", kept: "key_unreadable" },
+    ];
+    for (const { keys, mac, sent, kept } of forgeries) {
+      await put(keys, mac);
+      expect((await call("GET", keysPath(id), { key: admin })).json.code).toBe("key_unreadable");
+      expect((await call("POST", `${keysPath(id)}/inject`, { key: admin })).json.code).toBe(sent);
+      if (kept === null) continue;
+      await expect(ensureKeys(deps(), id, declared)).rejects.toMatchObject({ code: kept });
+      expect(await (await env.NODE_KEYS.get(`dev/${id}.json`))?.text()).toBe(backupText(set));
+    }
+    await put(rows, dekRow.keysMac);
+    expect(await call("GET", keysPath(id), { key: admin })).toMatchObject({ status: 200 });
+    await ensureKeys(deps(), id, declared);
+    expect(await call("POST", `${keysPath(id)}/inject`, { key: admin })).toMatchObject({ status: 202 });
+    expect(await payloadOf(id)).toMatchObject({ type: "INJECT_KEYS" });
+  });
+
   it("are not restored from a backup that lacks one of them", async ({ expect }) => {
     const { id, set } = await nodeWithKeys();
     await loseRows(id);
-    await env.NODE_KEYS.put(`dev/${id}.json`, backupText({ ...set, keys: set.keys.slice(1) }));
-    expect(await call("POST", restorePath(id), { key: admin })).toMatchObject({ json: { code: "key_unreadable" } });
-    await expect(ensureKeys(deps(), id, declared)).rejects.toMatchObject({ code: "key_unreadable" });
+    const { MASTER_SECRET } = parseConfig(env);
+    const node = { nodeId: id, createdAt: set.createdAt };
+    const fewer = await makeKeySet(node, declared.slice(1), masterWrapping(MASTER_SECRET), deps().random);
+    for (const [lacking, message] of [
+      [{ ...set, keys: set.keys.slice(1) }, /not all of the node's keys/],
+      [fewer, /lacks keys that the node's chain declares/],
+    ] as const) {
+      await env.NODE_KEYS.put(`dev/${id}.json`, backupText(lacking));
+      expect(await call("POST", restorePath(id), { key: admin })).toMatchObject({
+        json: { code: "key_unreadable", detail: expect.stringMatching(message) },
+      });
+      await expect(ensureKeys(deps(), id, declared)).rejects.toMatchObject({ code: "key_unreadable", message });
+    }
     expect((await database((db) => findNodeKeys(db, id))).set).toBeNull();
     expect(await acts(id)).toEqual([]);
   });
@@ -222,6 +274,7 @@ describe("a node's keys", () => {
 });
 
 const payloadSchema = z.object({
+  type: z.string(),
   sealedDek: z.string(),
   keys: z.array(
     z.object({

@@ -18,6 +18,7 @@ function keys(sealing: number, part: Partial<InjectedKey> = {}): CommandPayload 
   return {
     type: "INJECT_KEYS",
     sealedDek: random(92),
+    keysMac: random(32),
     keys: [
       { ...key, name: "validator", path: "keys/validator", ...part },
       { ...key, name: "jwt", path: "keys/jwt", owner: "chain", mode: 0o640 },
@@ -42,6 +43,7 @@ describe("a command that brings keys", () => {
         case: "injectKeys",
         value: {
           sealedDek: new Uint8Array(92).fill(7),
+          keysMac: new Uint8Array(32).fill(7),
           keys: [
             {
               name: "validator",

@@ -62,6 +62,7 @@ const inject = defineRoute(
       "node_terminating",
       "no_installation",
       "keys_missing",
+      "keys_conflict",
       "key_unreadable",
       "inputs_unsupported",
     ],

@@ -27,7 +27,7 @@ export async function generateNodeKeys(deps: SagaDeps, saga: SagaRef): Promise<S
 /**
  * Sends the node's keys to its agent. The DEK is in the clear only while it is sealed to the installation; the command's
  * sealed bytes are wiped from the node's object when it has ended.
- * @throws keys_missing, no_installation, key_unreadable
+ * @throws keys_missing, keys_conflict, no_installation, key_unreadable
  */
 export async function sendInjectKeys(deps: SagaDeps, saga: SagaRef, round: number): Promise<StepReport> {
   const declared = await keysOf(deps, saga);

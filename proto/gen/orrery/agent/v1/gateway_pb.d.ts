@@ -1104,9 +1104,18 @@ export declare type InjectKeysPayload = Message<"orrery.agent.v1.InjectKeysPaylo
   sealedDek: Uint8Array;
 
   /**
+   * All of the node's keys.
+   *
    * @generated from field: repeated orrery.agent.v1.EncryptedKey keys = 2;
    */
   keys: EncryptedKey[];
+
+  /**
+   * HMAC-SHA256 by the DEK over all of them, 32 bytes.
+   *
+   * @generated from field: bytes keys_mac = 3;
+   */
+  keysMac: Uint8Array;
 };
 
 /**

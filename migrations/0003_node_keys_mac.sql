@@ -1,0 +1,1 @@
+ALTER TABLE "node_deks" ADD COLUMN "keys_mac" text;
