@@ -156,7 +156,8 @@ export const ERRORS = {
   keys_conflict: { status: 409, advice: "Other keys are there already; nothing was overwritten." },
   key_unreadable: {
     status: 500,
-    advice: "A key cannot be decrypted; check that MASTER_SECRET is the one it was wrapped with.",
+    advice:
+      "The keys do not open as they were made: check MASTER_SECRET, or whether they were altered; then restore them from the backup.",
   },
   key_injection_failed: {
     status: 422,

@@ -95,7 +95,11 @@ export function toHeight(value: unknown): bigint | null {
   return BigInt(value);
 }
 
+/** An Opening has room for a sentence, whatever a library says. */
+const REASON_CHARACTERS = 200;
+
 function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return error.cause instanceof Error ? error.cause.message || error.message : error.message;
+  if (!(error instanceof Error)) return String(error).slice(0, REASON_CHARACTERS);
+  const reason = error.cause instanceof Error ? error.cause.message || error.message : error.message;
+  return reason.slice(0, REASON_CHARACTERS);
 }
